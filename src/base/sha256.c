@@ -1,7 +1,8 @@
 /* SHA-256: see sha256.h. Written after the standard, and tested with its examples. */
 #include "base/sha256.h"
 
-#include <stdio.h>
+#include "base/hex.h"
+
 #include <string.h>
 
 static const uint32_t constants[64] = {
@@ -101,8 +102,7 @@ void sha256_end(struct sha256 *hash, char text[SHA256_TEXT])
     uint8_t bytes[SHA256_BYTES];
 
     sha256_end_bytes(hash, bytes);
-    for (size_t i = 0; i < SHA256_BYTES; i++)
-        (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    hex_encode(bytes, sizeof(bytes), text);
 }
 
 /* ---- HMAC (RFC 2104) ---- */

@@ -3,6 +3,7 @@
 
 #include "base/base64.h"
 #include "base/fd.h"
+#include "base/hex.h"
 #include "cmd/carry.h"
 #include "cmd/conn.h"
 #include "cmd/options.h"
@@ -699,7 +700,6 @@ int client_repeat_key(char key[CLIENT_KEY_SIZE], struct error *err)
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         return error_set(err, "random", errno, "getrandom: the kernel refused it");
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        (void)snprintf(key + 2 * i, 3, "%02x", bytes[i]);
+    hex_encode(bytes, sizeof(bytes), key);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* HTTP/1.1 as a client reads it: see wire.h. */
 #include "cmd/wire.h"
 
+#include "base/hex.h"
 #include "base/parse.h"
 
 #include <stdio.h>
@@ -252,17 +253,6 @@ const char *wire_header_get(const struct wire_head *head, const char *name)
 }
 
 /* ---- a chunked body ---- */
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
 
 static int chunk_bad(struct error *err, const char *cause)
 {

@@ -2,6 +2,8 @@
  * what a verb does not take is not said, so that no caller can pass an option through another's field. */
 #include "engine/files_parts.h"
 
+#include "base/hex.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,17 +130,11 @@ static void add_option(struct list *list, const char *option, enum kind kind, co
 
 static int add_value(struct list *list, const struct files_spec *spec, struct error *err)
 {
-    static const char digits[] = "0123456789abcdef";
-    const unsigned char *bytes = spec->value;
-    char *text = malloc(2 * spec->value_size + 1);
+    char *text = malloc(HEX_SIZE(spec->value_size));
 
     if (text == NULL)
         return error_set(err, "no_memory", 0, "there is no memory for the value now");
-    for (size_t i = 0; i < spec->value_size; i++) {
-        text[2 * i] = digits[bytes[i] >> 4];
-        text[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    text[2 * spec->value_size] = '\0';
+    hex_encode(spec->value, spec->value_size, text);
     add(list, "--value");
     add(list, text);
     free(text);

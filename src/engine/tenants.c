@@ -4,6 +4,7 @@
  * On the first start the operator's key is written to operator.key in the engine's directory, 0600. It
  * must never be said anywhere else. */
 #include "base/fd.h"
+#include "base/hex.h"
 #include "base/sha256.h"
 #include "engine/parts.h"
 #include "engine/token.h"
@@ -91,8 +92,7 @@ static void secret_make(char secret[SECRET_SIZE])
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         abort();
     memcpy(secret, SECRET_PREFIX, sizeof(SECRET_PREFIX));
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        (void)snprintf(secret + sizeof(SECRET_PREFIX) - 1 + 2 * i, 3, "%02x", bytes[i]);
+    hex_encode(bytes, sizeof(bytes), secret + sizeof(SECRET_PREFIX) - 1);
     explicit_bzero(bytes, sizeof(bytes));
 }
 

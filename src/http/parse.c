@@ -4,6 +4,8 @@
  * nothing is mended. */
 #include "http/parse.h"
 
+#include "base/hex.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -39,20 +41,6 @@ static bool is_token(unsigned char c)
 static bool is_field_byte(unsigned char c)
 {
     return c == '\t' || (c >= 0x20 && c != 0x7f);
-}
-
-static int hex_digit(unsigned char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    if (c >= 'A' && c <= 'F') {
-        return c - 'A' + 10;
-    }
-    return -1;
 }
 
 static int refuse(struct http_refusal *no, unsigned status, const char *code, const char *detail)
@@ -172,13 +160,9 @@ int http_decode(const char *in, size_t size, bool plus_is_space, char *out)
         char c = in[i];
 
         if (c == '%') {
-            int high = i + 2 < size ? hex_digit((unsigned char)in[i + 1]) : -1;
-            int low = i + 2 < size ? hex_digit((unsigned char)in[i + 2]) : -1;
-
-            if (high < 0 || low < 0) {
+            if (i + 2 >= size || !hex_decode(in + i + 1, 1, &c)) {
                 return -1;
             }
-            c = (char)(high * 16 + low);
             i += 2;
         } else if (c == '+' && plus_is_space) {
             c = ' ';
@@ -229,8 +213,7 @@ static int parse_query(char *query, struct http_head *head, struct http_refusal 
 static int check_path(const char *path, struct http_refusal *no)
 {
     for (const char *at = path; *at; at++) {
-        if (*at == '%' &&
-            (hex_digit((unsigned char)at[1]) < 0 || hex_digit((unsigned char)at[2]) < 0)) {
+        if (*at == '%' && (hex_digit(at[1]) < 0 || hex_digit(at[2]) < 0)) {
             return bad(no, "the path holds a '%' that two hexadecimal digits do not follow");
         }
         if (*at == '%' && at[1] == '0' && at[2] == '0') {
@@ -507,7 +490,7 @@ enum chunk_state {
 /* One byte of a line that holds a size; false where it breaks the line. */
 static bool size_byte(struct http_chunks *chunks, unsigned char c)
 {
-    int digit = hex_digit(c);
+    int digit = hex_digit((char)c);
 
     if (++chunks->line > CHUNK_LINE_MAX) {
         return false;

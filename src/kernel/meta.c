@@ -1,6 +1,8 @@
 /* See meta.h. */
 #include "kernel/meta.h"
 
+#include "base/hex.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,16 +152,11 @@ static int hex4(const char *at, const char *end, uint32_t *code)
     if (end - at < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        char c = at[i];
-        uint32_t digit;
+        int digit = hex_digit(at[i]);
 
-        if (c >= '0' && c <= '9')
-            digit = (uint32_t)(c - '0');
-        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-            digit = (uint32_t)((c | 0x20) - 'a' + 10);
-        else
+        if (digit < 0)
             return -1;
-        *code = *code * 16 + digit;
+        *code = *code * 16 + (uint32_t)digit;
     }
     return 0;
 }

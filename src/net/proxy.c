@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/fd.h"
+#include "base/hex.h"
 #include "base/parse.h"
 
 #include <errno.h>
@@ -20,14 +21,6 @@ struct proxy {
     char login[BASE64_SIZE(USER_MAX) + 1]; /* in base64; empty: none */
 };
 
-static int hex(char c)
-{
-    const char *digits = "0123456789abcdef", *at;
-
-    at = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
-    return at == NULL ? -1 : (int)(at - digits);
-}
-
 /* "%40" is "@"; -1: it is not so written, or would forge a header. */
 static int decode(const char *from, size_t size, char *to, size_t room)
 {
@@ -37,12 +30,11 @@ static int decode(const char *from, size_t size, char *to, size_t room)
         int c = (unsigned char)from[i];
 
         if (c == '%') {
-            int high = i + 2 < size ? hex(from[i + 1]) : -1;
-            int low = high >= 0 ? hex(from[i + 2]) : -1;
+            unsigned char byte;
 
-            if (low < 0)
+            if (i + 2 >= size || !hex_decode(from + i + 1, 1, &byte))
                 return -1;
-            c = high * 16 + low;
+            c = byte;
             i += 2;
         }
         if (c < 32 || c == 127 || used == room)

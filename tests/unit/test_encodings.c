@@ -1,5 +1,6 @@
-/* Bytes as text: base64 there and back, in both alphabets, and every text that is refused. */
+/* Bytes as text: base64 there and back, in both alphabets, and hexadecimal; and every text that is refused. */
 #include "base/base64.h"
+#include "base/hex.h"
 #include "check.h"
 
 #include <string.h>
@@ -51,8 +52,31 @@ static void test_base64_of_urls_has_no_padding(void)
         CHECK(base64_url_decode(bad[i], strlen(bad[i]), bytes) == -1, "\"%s\"", bad[i]);
 }
 
+static void test_hexadecimal_there_and_back(void)
+{
+    static const char *const bad[] = {"",   "0",  "0g", "g0", " 0", "0x",
+                                      "/0", ":0", "@0", "G0", "`0"};
+    unsigned char bytes[256], got[256];
+    char text[HEX_SIZE(256)];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (unsigned char)i;
+    hex_encode(bytes, sizeof(bytes), text);
+    CHECK(strlen(text) == 512 && memcmp(text, "000102", 6) == 0 &&
+              strcmp(text + 506, "fdfeff") == 0,
+          "%.6s...%s", text, text + 506);
+    CHECK(hex_decode(text, sizeof(got), got) && memcmp(got, bytes, sizeof(got)) == 0, "all bytes");
+    CHECK(hex_decode("aBfE", 2, got) && got[0] == 0xab && got[1] == 0xfe, "both cases");
+    CHECK(hex_decode("zz", 0, got), "nothing is asked");
+    hex_encode("", 0, text);
+    CHECK(*text == '\0', "of nothing: %s", text);
+    for (size_t i = 0; i < COUNT(bad); i++)
+        CHECK(!hex_decode(bad[i], 1, got), "\"%s\"", bad[i]);
+}
+
 int main(void)
 {
+    test_hexadecimal_there_and_back();
     test_base64_has_one_text_for_the_same_bytes();
     test_base64_of_urls_has_no_padding();
     return check_finish();

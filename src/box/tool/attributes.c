@@ -2,6 +2,7 @@
  *
  * What is changed is held by fd. A link that is named is followed, unless --no-follow says otherwise; one
  * that is met in a tree never is: chown changes it itself, chmod passes it over. */
+#include "base/hex.h"
 #include "box/tool/verbs.h"
 
 #include <dirent.h>
@@ -213,11 +214,6 @@ int verb_getxattr(struct tool *tool, struct error *err)
     return 0;
 }
 
-static int digit_of(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int verb_setxattr(struct tool *tool, struct error *err)
 {
     _cleanup_attributed_ struct attributed at = {.place = PLACE_NONE, .fd = -1};
@@ -228,15 +224,12 @@ int verb_setxattr(struct tool *tool, struct error *err)
     if (tool->options.name == NULL || hex == NULL)
         return fail(err, 0, "bad_option", "an attribute needs --name and --value");
     for (; *hex != '\0'; hex += 2) {
-        int high = digit_of(hex[0]), low = high < 0 ? -1 : digit_of(hex[1]);
-
-        if (low < 0)
-            return fail(err, 0, "bad_option",
-                        "--value is not hexadecimal; send each byte as two digits");
         if (size == VALUE_MAX)
             return fail(err, 0, "limit", "an attribute has at most %d bytes; take a shorter value",
                         VALUE_MAX);
-        value[size++] = (unsigned char)(high << 4 | low);
+        if (!hex_decode(hex, 1, value + size++))
+            return fail(err, 0, "bad_option",
+                        "--value is not hexadecimal; send each byte as two digits");
     }
     if (attributed_open(tool, &at, err) < 0)
         return -1;

@@ -2,6 +2,7 @@
 #include "front/native/out.h"
 
 #include "base/base64.h"
+#include "base/hex.h"
 #include "front/native/text.h"
 
 #include <inttypes.h>
@@ -192,9 +193,8 @@ void out_quote_end(struct out *out)
 
 static void escape(struct out *out, unsigned char byte)
 {
-    static const char digits[] = "0123456789abcdef";
     static const char named[] = "\bb\tt\nn\ff\rr\"\"\\\\";
-    char text[6] = {'\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15]};
+    char text[7] = "\\u00";
 
     for (const char *pair = named; *pair != '\0'; pair += 2) {
         if ((unsigned char)pair[0] == byte) {
@@ -203,7 +203,8 @@ static void escape(struct out *out, unsigned char byte)
             return;
         }
     }
-    out_raw(out, text, sizeof(text));
+    hex_encode(&byte, 1, text + 4);
+    out_raw(out, text, strlen(text));
 }
 
 /* Up to where a JSON string may hold these bytes as they are. */

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/hex.h"
 #include "base/library.h"
 #include "base/log.h"
 #include "front/native/out.h"
@@ -61,36 +62,19 @@ struct telemetry {
 
 /* ---- W3C Trace Context ---- */
 
-static bool hex(const char *text, uint8_t *bytes, size_t size)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < 2 * size; i++) {
-        const char *digits = "0123456789abcdef", *digit = strchr(digits, text[i]);
-
-        if (text[i] == '\0' || digit == NULL)
-            return false;
-        bytes[i / 2] = (uint8_t)(bytes[i / 2] << 4 | (digit - digits));
-        any |= digit != digits;
-    }
-    return any;
-}
-
 bool telemetry_parent(const char *text, uint8_t trace[16], uint8_t parent[8], bool *is_sampled)
 {
-    uint8_t flags = 0;
+    static const uint8_t none[16];
+    uint8_t version, flags;
 
-    /* Of a later version more may follow. */
-    if (strnlen(text, 55) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' ||
-        (text[55] != '\0' && (text[55] != '-' || strncmp(text, "00", 2) == 0)) ||
-        strncmp(text, "ff", 2) == 0)
+    /* In lower case; of a later version more may follow. */
+    if (strspn(text, "0123456789abcdef-") < 55 || !hex_decode(text, 1, &version) ||
+        version == 0xff || text[2] != '-' || !hex_decode(text + 3, 16, trace) || text[35] != '-' ||
+        !hex_decode(text + 36, 8, parent) || text[52] != '-' || !hex_decode(text + 53, 1, &flags) ||
+        (text[55] != '\0' && (text[55] != '-' || version == 0)))
         return false;
-    if (strspn(text, "0123456789abcdef") != 2 || strspn(text + 53, "0123456789abcdef") < 2 ||
-        !hex(text + 3, trace, 16) || !hex(text + 36, parent, 8))
-        return false;
-    (void)hex(text + 53, &flags, 1);
     *is_sampled = (flags & 1) != 0;
-    return true;
+    return memcmp(trace, none, 16) != 0 && memcmp(parent, none, 8) != 0;
 }
 
 /* ---- the text ---- */
@@ -99,8 +83,7 @@ static void print_hex(struct out *out, const char *key, const uint8_t *bytes, si
 {
     char text[40];
 
-    for (size_t i = 0; i < size; i++)
-        (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    hex_encode(bytes, size, text);
     out_text(out, key, text);
 }
 
