@@ -4,9 +4,9 @@
  * What a command printed is not always text. `stdout` and `stderr` always are: bytes that are no
  * UTF-8 become U+FFFD there, and the bytes themselves are then beside it in base64. */
 #include "base/base64.h"
+#include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/run.h"
-#include "cmd/utf8.h"
 
 #include <errno.h>
 #include <jansson.h>

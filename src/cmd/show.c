@@ -2,9 +2,9 @@
 #include "cmd/show.h"
 
 #include "base/fd.h"
+#include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
-#include "cmd/utf8.h"
 #include "cmd/wire.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "engine/journal.h"
 
 #include "base/fd.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,32 +25,13 @@ static const char *const states[] = {
 
 /* ---- texts ---- */
 
-/* How long the UTF-8 character at `text` is; 0: it is none. */
-static size_t character(const unsigned char *text)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = *text < 0x80 ? 1 : *text < 0xC2 ? 0 : *text < 0xE0 ? 2 : *text < 0xF0 ? 3 : 4;
-    uint32_t value = length == 2 ? *text & 0x1FU : length == 3 ? *text & 0x0FU : *text & 0x07U;
-
-    if (*text > 0xF4 || length < 2)
-        return *text > 0xF4 ? 0 : length;
-    for (size_t i = 1; i < length; i++) {
-        if ((text[i] & 0xC0U) != 0x80U) /* the end of the text, too */
-            return 0;
-        value = value << 6 | (text[i] & 0x3FU);
-    }
-    return value < least[length] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)
-               ? 0
-               : length;
-}
-
 void journal_text_clean(char *to, size_t size, const char *from, bool one_line)
 {
     const unsigned char *at = (const unsigned char *)from;
     size_t used = 0;
 
     while (*at != '\0') {
-        size_t length = character(at);
+        size_t bad, length = utf8_length(at, strnlen((const char *)at, 4), &bad);
 
         if (used + (length > 0 ? length : 1) >= size)
             break;
@@ -109,7 +91,7 @@ static void add_text(struct printer *printer, const char *key, const char *text)
         return;
     add(printer, ",\"%s\":\"", key);
     while (*at != '\0') {
-        size_t length = character(at);
+        size_t bad, length = utf8_length(at, strnlen((const char *)at, 4), &bad);
 
         if (length == 0)
             add_bytes(printer, "?", 1);

@@ -4,7 +4,7 @@
  * come. The mask hides nothing: it keeps proxies from taking a message for a request. */
 #include "http/frames.h"
 
-#include "http/parse.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -172,7 +172,7 @@ static enum http_frame end_close(const struct http_frames *frames, struct http_f
     if (!http_close_is_sane(out->code)) {
         return bad(out, HTTP_CLOSE_PROTOCOL);
     }
-    if (!http_is_utf8((const char *)frames->control + 2, out->size - 2)) {
+    if (!utf8_is_valid(frames->control + 2, out->size - 2)) {
         return bad(out, HTTP_CLOSE_NOT_UTF8);
     }
     return HTTP_FRAME_CLOSE;
@@ -186,7 +186,7 @@ static enum http_frame end_message(struct http_frames *frames, struct http_frame
     out->size = frames->message.size;
     frames->kind = 0;
     frames->is_given = true;
-    if (kind == HTTP_OP_TEXT && !http_is_utf8(out->data, out->size)) {
+    if (kind == HTTP_OP_TEXT && !utf8_is_valid(out->data, out->size)) {
         return bad(out, HTTP_CLOSE_NOT_UTF8);
     }
     return kind == HTTP_OP_TEXT ? HTTP_FRAME_TEXT : HTTP_FRAME_BINARY;

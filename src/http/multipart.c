@@ -5,6 +5,7 @@
  * something else, a bare LF in a header, a name told twice are errors. */
 #include "http/multipart.h"
 
+#include "base/utf8.h"
 #include "http/parse.h"
 
 #include <stdbool.h>
@@ -138,7 +139,7 @@ static bool is_text(const char *text)
             return false;
         }
     }
-    return http_is_utf8(text, strlen(text));
+    return utf8_is_valid(text, strlen(text));
 }
 
 /* UTF-8''percent-encoded (RFC 5987), in place. */

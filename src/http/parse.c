@@ -5,6 +5,7 @@
 #include "http/parse.h"
 
 #include "base/hex.h"
+#include "base/utf8.h"
 
 #include <string.h>
 #include <strings.h>
@@ -122,36 +123,6 @@ static char *next_line(char **at, char *end, size_t *length)
     return line;
 }
 
-bool http_is_utf8(const char *text, size_t size)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    const unsigned char *end = at + size;
-
-    while (at < end) {
-        unsigned char first = *at++;
-        unsigned more = first < 0x80 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-        unsigned char low = 0x80, high = 0xbf;
-
-        if (first < 0x80) {
-            continue;
-        }
-        if (first < 0xc2 || first > 0xf4 || (size_t)(end - at) < more) {
-            return false;
-        }
-        /* No overlong form, no surrogate, nothing beyond U+10FFFF. */
-        low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : low;
-        high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : high;
-        for (; more > 0; more--, at++) {
-            if (*at < low || *at > high) {
-                return false;
-            }
-            low = 0x80;
-            high = 0xbf;
-        }
-    }
-    return true;
-}
-
 int http_decode(const char *in, size_t size, bool plus_is_space, char *out)
 {
     char *to = out;
@@ -172,7 +143,7 @@ int http_decode(const char *in, size_t size, bool plus_is_space, char *out)
         }
         *to++ = c;
     }
-    if (!http_is_utf8(out, (size_t)(to - out))) {
+    if (!utf8_is_valid(out, (size_t)(to - out))) {
         return -1;
     }
     *to = '\0';

@@ -56,8 +56,6 @@ int http_parse_head(char *text, size_t size, char *target, struct http_head *hea
  * escape is broken, or where the result holds a NUL or is not UTF-8. */
 int http_decode(const char *in, size_t size, bool plus_is_space, char *out);
 
-bool http_is_utf8(const char *text, size_t size);
-
 /* Whether a field that is a list of words, in commas, has this one (any case). */
 bool http_list_has(const char *list, const char *word);
 

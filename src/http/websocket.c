@@ -6,6 +6,7 @@
  * the next: it is charged to the owner, and must be whole within limits.body_ms. */
 #include "http/parts.h"
 
+#include "base/utf8.h"
 #include "http/frames.h"
 
 #include <stdio.h>
@@ -238,7 +239,7 @@ void http_websocket_close(struct http_request *request, unsigned code, const cha
     if (!http_close_is_sane(code)) {
         code = HTTP_CLOSE_FAILED;
     }
-    say_close(request, code, reason, http_is_utf8(reason ? reason : "", size) ? size : 0);
+    say_close(request, code, reason, utf8_is_valid(reason ? reason : "", size) ? size : 0);
     http_conn_deadline(conn, limits->pong_ms < CLOSE_MS ? limits->pong_ms : CLOSE_MS);
     /* What comes is read to find the client's closing frame, also where it was held back. */
     http_conn_kick(conn);

@@ -2,6 +2,7 @@
 #include "kernel/meta.h"
 
 #include "base/hex.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -300,26 +301,6 @@ void meta_put_number(struct meta_text *text, uint64_t number)
     meta_put_bytes(text, digits, (size_t)snprintf(digits, sizeof(digits), "%" PRIu64, number));
 }
 
-/* The length of the character in UTF-8 at `at`, or 0 where there is none. */
-static size_t utf8_size(const unsigned char *at, size_t left)
-{
-    size_t size = at[0] < 0x80                    ? 1
-                  : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
-                  : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
-                  : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
-                                                  : 0;
-
-    if (size == 0 || size > left)
-        return 0;
-    for (size_t i = 1; i < size; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
-        (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f))
-        return 0;
-    return size;
-}
-
 void meta_put_string(struct meta_text *text, const char *string, size_t size)
 {
     const unsigned char *bytes = (const unsigned char *)string;
@@ -327,7 +308,7 @@ void meta_put_string(struct meta_text *text, const char *string, size_t size)
 
     meta_put(text, "\"");
     for (size_t i = 0; i < size;) {
-        size_t length = utf8_size(bytes + i, size - i);
+        size_t bad, length = utf8_length(bytes + i, size - i, &bad);
 
         if (length == 0) {
             meta_put(text, "\xef\xbf\xbd");

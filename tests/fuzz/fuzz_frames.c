@@ -1,7 +1,7 @@
 /* Any bytes as frames of a client: the same messages whether they come at once or byte by byte, none
  * larger than the limit, and texts that are UTF-8. */
+#include "base/utf8.h"
 #include "http/frames.h"
-#include "http/parse.h"
 #include "seen.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static void check(enum http_frame found, const struct http_framed *framed)
     bool is_message = found == HTTP_FRAME_TEXT || found == HTTP_FRAME_BINARY;
 
     must(framed->size <= (is_message ? MESSAGE_MAX : HTTP_CONTROL_MAX));
-    must(found != HTTP_FRAME_TEXT || http_is_utf8(framed->data, framed->size));
+    must(found != HTTP_FRAME_TEXT || utf8_is_valid(framed->data, framed->size));
     must(!is_message || ((const char *)framed->data)[framed->size] == '\0');
     must(found != HTTP_FRAME_CLOSE || framed->code == HTTP_CLOSE_NO_CODE ||
          http_close_is_sane(framed->code));

@@ -1,5 +1,6 @@
 /* Any bytes as the body of any request: taken or refused with a code and a sentence, and what was taken is
  * within the ranges that the engine relies on. The first byte says which request. */
+#include "base/utf8.h"
 #include "front/native/body.h"
 #include "front/native/lines.h"
 #include "front/native/origin.h"
@@ -21,7 +22,7 @@ static void check_pairs(const char *const *pairs)
 {
     for (; pairs != NULL && *pairs != NULL; pairs++)
         must(strchr(*pairs, '=') != NULL && **pairs != '=' &&
-             text_is_valid(*pairs, strlen(*pairs)));
+             utf8_is_valid(*pairs, strlen(*pairs)));
 }
 
 static int try_sandbox(const char *data, size_t size, struct error *err)
@@ -95,7 +96,7 @@ static void try_lines(const char *data, size_t size)
         lines_add(&lines, &out, at, buffer + LINES_ROOM, part);
     }
     lines_end(&lines, &out);
-    must(lines.at == size && text_is_valid(out.data != NULL ? out.data : "", out.used));
+    must(lines.at == size && utf8_is_valid(out.data != NULL ? out.data : "", out.used));
     out_free(&out);
 }
 

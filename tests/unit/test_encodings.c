@@ -1,6 +1,8 @@
-/* Bytes as text: base64 there and back, in both alphabets, and hexadecimal; and every text that is refused. */
+/* Bytes as text: base64 there and back, in both alphabets, and hexadecimal, and every text that is refused; and which
+ * bytes are UTF-8. */
 #include "base/base64.h"
 #include "base/hex.h"
+#include "base/utf8.h"
 #include "check.h"
 
 #include <string.h>
@@ -74,8 +76,76 @@ static void test_hexadecimal_there_and_back(void)
         CHECK(!hex_decode(bad[i], 1, got), "\"%s\"", bad[i]);
 }
 
+static void test_characters_of_utf8(void)
+{
+    static const struct {
+        const char *bytes;
+        size_t size, whole;
+        bool is_valid;
+    } rows[] = {
+        {"", 0, 0, true},
+        {"abc", 3, 3, true},
+        {"a\xC3\xA9", 3, 3, true},
+        {"a\xC3", 2, 1, false},
+        {"\xE2\x82\xAC", 3, 3, true},
+        {"\xE2\x82", 2, 0, false},
+        {"a\xE2", 2, 1, false},
+        {"\xF0\x9F\x98\x80", 4, 4, true},
+        {"x\xF0\x9F\x98", 4, 1, false},
+        {"\xF0\x9F", 2, 0, false},
+        {"\xC0\x80", 2, 2, false},         /* NUL, written longer than it is */
+        {"\xE0\x80", 2, 2, false},         /* too, so nothing can complete it */
+        {"\xED\xA0\x80", 3, 3, false},     /* a surrogate */
+        {"\xF4\x90\x80\x80", 4, 4, false}, /* beyond Unicode */
+        {"\xF5", 1, 1, false},
+        {"\x80\x80\x80", 3, 3, false},
+        {"\xFF", 1, 1, false},
+        {"\xE2\x82\xAC\xE2", 4, 3, false},
+    };
+    /* For how many bytes one U+FFFD stands: the longest start of a character. */
+    static const struct {
+        const char *bytes;
+        size_t count;
+    } bad[] = {{"\xE2\x82", 2},
+               {"\xE2\x82"
+                "a",
+                2},
+               {"\xF0\x9F\x98", 3},
+               {"\xF0\x9F\x98"
+                "a",
+                3},
+               {"\xE0\x80\x80", 1},
+               {"\xED\xA0\x80", 1},
+               {"\xC3", 1},
+               {"\xC3"
+                "a",
+                1},
+               {"\xF4\x90\x80", 1},
+               {"\x80\x80", 1},
+               {"\xFFz", 1}};
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        CHECK(utf8_whole(rows[i].bytes, rows[i].size) == rows[i].whole, "row %zu: %zu", i,
+              utf8_whole(rows[i].bytes, rows[i].size));
+        CHECK(utf8_is_valid(rows[i].bytes, rows[i].size) == rows[i].is_valid, "row %zu", i);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        size_t count = 0;
+
+        CHECK(utf8_length(bad[i].bytes, strlen(bad[i].bytes), &count) == 0 && count == bad[i].count,
+              "bad row %zu: %zu", i, count);
+    }
+    CHECK(utf8_inside("\x82\xAC"
+                      "a",
+                      3) == 2,
+          "two bytes of a character that began before");
+    CHECK(utf8_inside("\x80\x80\x80\x80", 4) == 3, "no character has more");
+    CHECK(utf8_inside("a", 1) == 0, "none");
+}
+
 int main(void)
 {
+    test_characters_of_utf8();
     test_hexadecimal_there_and_back();
     test_base64_has_one_text_for_the_same_bytes();
     test_base64_of_urls_has_no_padding();

@@ -32,46 +32,6 @@ static bool is(const struct out *out, const char *wanted)
 
 /* ---- text ---- */
 
-static void test_utf8(void)
-{
-    static const struct {
-        const char *bytes;
-        size_t size, whole;
-        bool is_valid;
-    } rows[] = {
-        {"", 0, 0, true},
-        {"abc", 3, 3, true},
-        {"a\xC3\xA9", 3, 3, true},
-        {"a\xC3", 2, 1, false},
-        {"\xE2\x82\xAC", 3, 3, true},
-        {"\xE2\x82", 2, 0, false},
-        {"a\xE2", 2, 1, false},
-        {"\xF0\x9F\x98\x80", 4, 4, true},
-        {"x\xF0\x9F\x98", 4, 1, false},
-        {"\xF0\x9F", 2, 0, false},
-        {"\xC0\x80", 2, 2, false},         /* NUL, written longer than it is */
-        {"\xE0\x80", 2, 2, false},         /* too, so nothing can complete it */
-        {"\xED\xA0\x80", 3, 3, false},     /* a surrogate */
-        {"\xF4\x90\x80\x80", 4, 4, false}, /* beyond Unicode */
-        {"\xF5", 1, 1, false},
-        {"\x80\x80\x80", 3, 3, false},
-        {"\xFF", 1, 1, false},
-        {"\xE2\x82\xAC\xE2", 4, 3, false},
-    };
-
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        CHECK(text_whole(rows[i].bytes, rows[i].size) == rows[i].whole, "row %zu: %zu", i,
-              text_whole(rows[i].bytes, rows[i].size));
-        CHECK(text_is_valid(rows[i].bytes, rows[i].size) == rows[i].is_valid, "row %zu", i);
-    }
-    CHECK(text_inside("\x82\xAC"
-                      "a",
-                      3) == 2,
-          "two bytes of a character that began before");
-    CHECK(text_inside("\x80\x80\x80\x80", 4) == 3, "no character has more");
-    CHECK(text_inside("a", 1) == 0, "none");
-}
-
 static void test_times(void)
 {
     static const struct {
@@ -928,7 +888,6 @@ int main(void)
     test_shares();
     test_turns();
     test_holds();
-    test_utf8();
     test_times();
     test_out();
     test_hosts();

@@ -3,8 +3,8 @@
 #include "front/native/files.h"
 
 #include "base/base64.h"
+#include "base/utf8.h"
 #include "front/native/problem.h"
-#include "front/native/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,7 +398,7 @@ void files_print_path(struct out *out, const char *key, const char *path)
     char name[32];
 
     out_text(out, key, path);
-    if (text_is_valid(path, size))
+    if (utf8_is_valid(path, size))
         return;
     (void)snprintf(name, sizeof(name), "%s_base64", key);
     out_quote(out, name);

@@ -4,9 +4,9 @@
  * A stream's header goes out with the first thing that is found: what fails before is a problem with a
  * status of its own, what fails later is said in the last line. */
 #include "base/base64.h"
+#include "base/utf8.h"
 #include "front/native/body.h"
 #include "front/native/files.h"
-#include "front/native/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void print_cut_text(struct out *out, const char *key, const void *text, s
     out_quote(out, key);
     out_quoted(out, text, size);
     out_quote_end(out);
-    if (text_is_valid(text, size))
+    if (utf8_is_valid(text, size))
         return;
     (void)snprintf(name, sizeof(name), "%s_base64", key);
     out_quote(out, name);

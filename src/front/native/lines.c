@@ -2,7 +2,7 @@
  * its text: a byte that is no UTF-8 is three there. */
 #include "front/native/lines.h"
 
-#include "front/native/text.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -46,7 +46,7 @@ void lines_end(struct lines *lines, struct out *out)
 static size_t add_gap(struct lines *lines, struct out *out, uint64_t from, const char *data,
                       size_t size)
 {
-    size_t inside = lines->is_base64 ? 0 : text_inside(data, size);
+    size_t inside = lines->is_base64 ? 0 : utf8_inside(data, size);
 
     lines_end(lines, out);
     print_gap(lines, out, lines->at, from + inside);
@@ -75,7 +75,7 @@ void lines_add(struct lines *lines, struct out *out, uint64_t from, char *data, 
     memcpy(data, lines->rest, lines->held);
     lines->at += size;
     size += lines->held;
-    whole = text_whole(data, size);
+    whole = utf8_whole(data, size);
     print_data(lines, out, lines->at - size, data, whole);
     lines->held = size - whole;
     memcpy(lines->rest, data + whole, lines->held);

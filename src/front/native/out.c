@@ -3,6 +3,7 @@
 
 #include "base/base64.h"
 #include "base/hex.h"
+#include "base/utf8.h"
 #include "front/native/text.h"
 
 #include <inttypes.h>
@@ -219,7 +220,7 @@ static size_t plain_length(const unsigned char *bytes, size_t size)
         if (bytes[at] < 0x20 || bytes[at] == '"' || bytes[at] == '\\' || bytes[at] == 0x7f)
             break;
         if (bytes[at] >= 0x80)
-            length = text_character(bytes + at, size - at, &bad);
+            length = utf8_length(bytes + at, size - at, &bad);
         if (length == 0)
             break;
         at += length;
@@ -243,7 +244,7 @@ void out_quoted(struct out *out, const void *data, size_t size)
         if (bytes[0] < 0x80) {
             escape(out, bytes[0]);
         } else {
-            (void)text_character(bytes, size, &bad);
+            (void)utf8_length(bytes, size, &bad);
             out_raw(out, "\xEF\xBF\xBD", 3);
         }
         bytes += bad;

@@ -3,9 +3,9 @@
  * exec is the hot path: one object per request, no file is read for a stream that is empty, and what
  * was printed goes from the log through one buffer into the answer. A client that goes away takes its
  * command with it, unless it said otherwise or somebody waits for the same answer. */
+#include "base/utf8.h"
 #include "front/native/body.h"
 #include "front/native/parts.h"
-#include "front/native/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,7 +120,7 @@ static size_t skip_inside(struct run *run, size_t size)
     size_t inside = 0;
 
     if (run->at == run->from[run->stream] && run->at > 0)
-        inside = text_inside(run->job->native->chunk, size);
+        inside = utf8_inside(run->job->native->chunk, size);
     run->from[run->stream] += inside;
     run->at += inside;
     return inside;
@@ -143,9 +143,9 @@ static int print_text(struct run *run, struct proc *proc, struct out *out)
     text += inside;
     size -= inside;
     /* The end of this part may be within a character, of which the next part has the rest. */
-    if (run->at + size < run->to[run->stream] && text_whole(text, size) > 0)
-        size = text_whole(text, size);
-    run->is_text = run->is_text && text_is_valid(text, size);
+    if (run->at + size < run->to[run->stream] && utf8_whole(text, size) > 0)
+        size = utf8_whole(text, size);
+    run->is_text = run->is_text && utf8_is_valid(text, size);
     run->at += size;
     out_quoted(out, text, size);
     return 1;

@@ -1,6 +1,8 @@
 /* Whether a text is JSON: looked at and not parsed, so that nothing is built of what others made up. */
 #include "front/native/text.h"
 
+#include "base/utf8.h"
+
 #include <string.h>
 
 #define DEPTH_MAX 1000
@@ -150,5 +152,5 @@ bool text_is_json(const void *data, size_t size)
 {
     struct reader reader = {.at = data, .end = (const char *)data + size};
 
-    return size > 0 && text_is_valid(data, size) && take_value(&reader) && reader.at == reader.end;
+    return size > 0 && utf8_is_valid(data, size) && take_value(&reader) && reader.at == reader.end;
 }
