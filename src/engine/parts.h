@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rate.h"
 #include "base/sha256.h"
 #include "engine/clock.h"
 #include "engine/engine.h"
@@ -115,13 +116,8 @@ enum sandbox_step {
 /* What a box makes happen, by kind; see shares.c. */
 enum event_share { SHARE_WENT, SHARE_REFUSED, SHARE_PORTS, SHARES };
 
-struct share_bucket {   /* so many at once, and so many a second: full at the start */
-    uint64_t filled_ns; /* when `left` was right */
-    unsigned left;
-};
-
 struct share_told {
-    struct share_bucket buckets[SHARES];
+    struct rate buckets[SHARES];
     uint64_t left_out[SHARES]; /* since one was told */
 };
 

@@ -13,8 +13,7 @@ struct account {
     struct account *next;
     char tenant[64];
     struct engine_quota quota;
-    uint64_t tokens_ns; /* of time: a request costs a second divided by the rate */
-    uint64_t filled_ns;
+    struct rate requests;
 };
 
 struct quotas {
@@ -49,8 +48,7 @@ static void quota_keep(struct quotas *quotas, const char *tenant, const struct e
         map_put(&quotas->accounts, account->tenant, account);
     }
     account->quota = *quota;
-    account->tokens_ns = 1000000000;
-    account->filled_ns = clock_monotonic_ns();
+    account->requests = (struct rate){0};
 }
 
 /* ---- text ---- */
@@ -315,28 +313,21 @@ int engine_quota_get(struct engine *engine, const struct engine_caller *caller, 
     return 0;
 }
 
-/* The bucket holds what a second brings. */
+/* At once there may be what a second brings. */
 int engine_rate(struct engine *engine, const struct engine_caller *caller, unsigned *retry_ms,
                 struct error *err)
 {
     struct account *account = map_get(&engine_quotas(engine)->accounts, caller->tenant);
-    uint64_t now = clock_monotonic_ns(), cost, gained;
+    uint64_t now = clock_monotonic_ns(), rate;
 
     engine->used_ns = now;
     *retry_ms = 0;
     if (account == NULL || account->quota.requests_per_second == 0)
         return 0;
-    cost = 1000000000ULL / account->quota.requests_per_second;
-    gained = now - account->filled_ns;
-    account->filled_ns = now;
-    account->tokens_ns = gained >= 1000000000 || account->tokens_ns + gained >= 1000000000
-                             ? 1000000000
-                             : account->tokens_ns + gained;
-    if (account->tokens_ns >= cost) {
-        account->tokens_ns -= cost;
+    rate = account->quota.requests_per_second;
+    if (rate_take(&account->requests, rate, rate, now))
         return 0;
-    }
-    *retry_ms = (unsigned)((cost - account->tokens_ns) / 1000000 + 1);
+    *retry_ms = (unsigned)((account->requests.at_ns + 1000000000 / rate - now) / 1000000 + 1);
     return error_set(err, "too_many_requests", 0,
                      "tenant '%s' may ask %u times a second; come back in %u ms", caller->tenant,
                      account->quota.requests_per_second, *retry_ms);

@@ -22,7 +22,7 @@ static const struct bound of_sandbox = {2, 50}, of_tenant = {20, 200}, of_all = 
 struct tenant_shares {
     struct tenant_shares *next;
     char tenant[64];
-    struct share_bucket buckets[SHARES];
+    struct rate buckets[SHARES];
     struct log_room lines;
     struct share turns;
 };
@@ -30,7 +30,7 @@ struct tenant_shares {
 struct shares {
     struct map tenants; /* none is ever forgotten, or it would have its bounds anew */
     struct tenant_shares *all;
-    struct share_bucket buckets[SHARES];
+    struct rate buckets[SHARES];
     struct log_room lines;
 };
 
@@ -81,32 +81,21 @@ bool shares_texts_are_many(struct engine *engine, const char *tenant)
     return !tenancy_may_have(engine_memory_kept(), all, own, 0);
 }
 
-static void bucket_fill(struct share_bucket *bucket, struct bound bound, uint64_t now_ns)
+static uint64_t left(struct rate *rate, struct bound bound, uint64_t now_ns)
 {
-    const uint64_t each_ns = 1000000000 / bound.per_second;
-    uint64_t more = (now_ns - bucket->filled_ns) / each_ns;
-
-    if (more >= bound.at_once - bucket->left) {
-        bucket->left = bound.at_once;
-        bucket->filled_ns = now_ns;
-    } else {
-        bucket->left += (unsigned)more;
-        bucket->filled_ns += more * each_ns;
-    }
+    return rate_left(rate, bound.per_second, bound.at_once, now_ns);
 }
 
-/* Of all three or of none: what is told by nobody uses up nothing. */
+/* Takes from all three or from none, so that what nobody is told uses up nothing. */
 static bool take(struct sandbox *sandbox, enum event_share share)
 {
     struct tenant_shares *tenant = tenant_of(sandbox->engine, sandbox->record->tenant);
-    struct share_bucket *own = &sandbox->told.buckets[share], *tenants = &tenant->buckets[share],
-                        *common = &shares_of(sandbox->engine)->buckets[share];
+    struct rate *own = &sandbox->told.buckets[share], *tenants = &tenant->buckets[share],
+                *common = &shares_of(sandbox->engine)->buckets[share];
     uint64_t now_ns = clock_monotonic_ns();
 
-    bucket_fill(own, of_sandbox, now_ns);
-    bucket_fill(tenants, of_tenant, now_ns);
-    bucket_fill(common, of_all, now_ns);
-    if (own->left == 0 || tenants->left == 0 || common->left == 0)
+    if (left(own, of_sandbox, now_ns) == 0 || left(tenants, of_tenant, now_ns) == 0 ||
+        left(common, of_all, now_ns) == 0)
         return false;
     own->left--;
     tenants->left--;

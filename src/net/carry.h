@@ -45,7 +45,7 @@ struct pump;
 struct meter {
     struct turns *turns;
     uint64_t rate;                /* bytes a second; 0: no bound */
-    uint64_t tokens, at_ns;       /* that may go now, as of then */
+    struct rate tokens;           /* bytes that may go now */
     uint64_t left;                /* that may ever go; UINT64_MAX: no bound */
     uint64_t bytes_out, bytes_in; /* that went */
     struct alarm alarm;

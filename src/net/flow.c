@@ -42,7 +42,7 @@ struct flows {
     struct watch watch;
     struct task accepting;
     struct alarm again; /* when there were no fds, or too many connections lately */
-    struct bucket rate;
+    struct rate rate;
     bool may_begin; /* one was taken from it */
     struct net_box *box;
     int tcp;
@@ -269,8 +269,8 @@ static void run(struct task *task)
     int fd;
 
     flows->may_begin = flows->may_begin ||
-                       bucket_take(&flows->rate, BEGUN_PER_SECOND, BEGUN_AT_ONCE,
-                                   uv_now(net_loop(net_box_net(flows->box))));
+                       rate_take(&flows->rate, BEGUN_PER_SECOND, BEGUN_AT_ONCE,
+                                 uv_now(net_loop(net_box_net(flows->box))) * 1000000);
     if (!flows->may_begin) {
         turns_alarm(turns_of(flows), &flows->again, ALARM_SOON);
         return;

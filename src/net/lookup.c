@@ -61,7 +61,7 @@ struct lookups {
     bool is_syncing, cannot_sync, is_freed;
     uint32_t sync_number; /* the newest when it began */
     uint32_t synced;      /* names up to this one are on disk */
-    struct bucket rate, refusals;
+    struct rate rate, refusals;
     struct questions asked, unsynced;
     size_t pending;
     unsigned holds; /* by the loop */
@@ -411,7 +411,8 @@ static void decide(struct lookups_question *question, int wrong)
 static void refuse(struct lookups *lookups, const struct lookups_question *question,
                    const char *why)
 {
-    bool may_tell = bucket_take(&lookups->refusals, REFUSALS, REFUSALS, uv_now(lookups->loop));
+    bool may_tell = rate_take(&lookups->refusals, REFUSALS, REFUSALS,
+                              uv_now(lookups->loop) * 1000000);
 
     if (may_tell && why != NULL)
         answer_with(question, DNS_REFUSED, NULL, 0, why);
@@ -428,7 +429,7 @@ static bool has_turn(struct lookups *lookups, const struct lookups_question *que
     uint64_t now = uv_now(lookups->loop);
     uint32_t rate = net_box_limits(lookups->box)->lookups_per_second;
 
-    if (bucket_take(&lookups->rate, rate, (uint64_t)rate * BURST_S, now) &&
+    if (rate_take(&lookups->rate, rate, (uint64_t)rate * BURST_S, now * 1000000) &&
         tenant_may_look(net_box_tenant(lookups->box), now))
         return true;
     if (lookups->limited_ms == 0 || now - lookups->limited_ms >= SAID_MS) {

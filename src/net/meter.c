@@ -18,24 +18,6 @@ static uint64_t burst_of(const struct meter *meter)
     return burst < BURST_MIN ? BURST_MIN : burst;
 }
 
-static void fill(struct meter *meter)
-{
-    uint64_t now = clock_monotonic_ns(), burst = burst_of(meter), more;
-    uint64_t passed = now - meter->at_ns;
-
-    /* Beyond a second it is full in any case, and the product could overflow. */
-    if (passed >= 1000000000U) {
-        meter->tokens = burst;
-        meter->at_ns = now;
-        return;
-    }
-    more = (uint64_t)((__uint128_t)meter->rate * passed / 1000000000U);
-    if (more == 0)
-        return; /* the time that has passed is not lost */
-    meter->at_ns = now;
-    meter->tokens = burst - meter->tokens < more ? burst : meter->tokens + more;
-}
-
 static void on_alarm(struct alarm *alarm)
 {
     struct meter *meter = (struct meter *)((char *)alarm - offsetof(struct meter, alarm));
@@ -54,8 +36,7 @@ void meter_set(struct meter *meter, uint64_t rate, uint64_t left)
 {
     meter->rate = rate;
     meter->left = left;
-    meter->at_ns = clock_monotonic_ns();
-    meter->tokens = burst_of(meter);
+    meter->tokens = (struct rate){0};
     on_alarm(&meter->alarm); /* under the new bounds some may go on */
 }
 
@@ -66,16 +47,16 @@ void meter_end(struct meter *meter)
 
 size_t meter_allow(struct meter *meter, struct pump *pump, size_t want)
 {
-    uint64_t share;
+    uint64_t there, share;
 
     if (want > meter->left)
         want = (size_t)meter->left;
     if (meter->rate == 0 || want == 0)
         return want;
-    fill(meter);
-    share = meter->tokens / (meter->waiting_count + 1);
+    there = rate_left(&meter->tokens, meter->rate, burst_of(meter), clock_monotonic_ns());
+    share = there / (meter->waiting_count + 1);
     if (share < GRAIN)
-        share = meter->tokens < GRAIN ? meter->tokens : GRAIN;
+        share = there < GRAIN ? there : GRAIN;
     if (share >= want)
         return want;
     if (share >= GRAIN)
@@ -91,5 +72,5 @@ void meter_take(struct meter *meter, size_t size)
     if (meter->left != UINT64_MAX)
         meter->left -= size;
     if (meter->rate != 0)
-        meter->tokens -= size;
+        meter->tokens.left -= size;
 }

@@ -1,6 +1,7 @@
 /* Between the files of this room. */
 #pragma once
 
+#include "base/rate.h"
 #include "net/net.h"
 
 #include <sys/queue.h>
@@ -52,14 +53,6 @@ int dns_parse(const uint8_t *packet, size_t size, struct dns_question *out);
 size_t dns_answer(const struct dns_question *question, enum dns_code code, const uint8_t *address,
                   size_t address_size, uint32_t ttl, const char *why, uint8_t *out, size_t room);
 
-/* ---- bucket.c: so many a second ---- */
-
-struct bucket {                /* of zeros: full */
-    uint64_t milli, filled_ms; /* thousandths of one; when it had them */
-};
-/* One of them; false: not now. `most` is what there can be at once. */
-bool bucket_take(struct bucket *bucket, uint64_t per_second, uint64_t most, uint64_t now_ms);
-
 /* ---- tenants.c: what the boxes of one tenant have together ---- */
 
 #define TENANT_DIALS 256
@@ -70,7 +63,7 @@ struct net_tenant {
     unsigned boxes;
     unsigned flows;     /* connections, now */
     size_t names_bytes; /* of names that were given an address */
-    struct bucket lookups, dials[TENANT_DIALS];
+    struct rate lookups, dials[TENANT_DIALS];
     char name[];
 };
 struct tenants {

@@ -58,7 +58,7 @@ void tenants_free(struct tenants *tenants)
 
 bool tenant_may_look(struct net_tenant *tenant, uint64_t now_ms)
 {
-    return bucket_take(&tenant->lookups, LOOKUPS_PER_SECOND, LOOKUPS_AT_ONCE, now_ms);
+    return rate_take(&tenant->lookups, LOOKUPS_PER_SECOND, LOOKUPS_AT_ONCE, now_ms * 1000000);
 }
 
 bool tenants_may_dial(const struct tenants *tenants, struct net_tenant *tenant,
@@ -67,10 +67,10 @@ bool tenants_may_dial(const struct tenants *tenants, struct net_tenant *tenant,
     unsigned parts = tenants->count < DIALS_PARTS ? tenants->count : DIALS_PARTS;
     uint32_t hash = 2166136261U;
 
-    /* Two destinations may have one bucket between them: it is wide enough for that. */
+    /* Two destinations may have one rate between them: it is wide enough for that. */
     for (size_t i = 0; i < sizeof(address->bytes); i++)
         hash = (hash ^ address->bytes[i]) * 16777619U;
     hash = (hash ^ port) * 16777619U;
-    return bucket_take(&tenant->dials[(hash ^ hash >> 16) % TENANT_DIALS], DIALS_PER_SECOND / parts,
-                       DIALS_AT_ONCE / parts, now_ms);
+    return rate_take(&tenant->dials[(hash ^ hash >> 16) % TENANT_DIALS], DIALS_PER_SECOND / parts,
+                     DIALS_AT_ONCE / parts, now_ms * 1000000);
 }

@@ -1,6 +1,7 @@
-/* Small things of the ground floor: SHA-256 by the examples of FIPS 180-4, and removing a tree that
+/* Small things of the ground floor: SHA-256 by the examples of FIPS 180-4, rates, and removing a tree that
  * somebody made to be hard to remove. */
 #include "base/fd.h"
+#include "base/rate.h"
 #include "base/remove.h"
 #include "base/sha256.h"
 #include "check.h"
@@ -188,8 +189,65 @@ static void check_many_deep_branches(void)
     CHECK(remove_tree(top_fd, "wide") == 0 && !is_there("wide"), "branches");
 }
 
+/* ---- rates ---- */
+
+#define SECOND 1000000000ULL
+
+static unsigned taken(struct rate *rate, unsigned at_once, uint64_t now_ns)
+{
+    unsigned count = 0;
+
+    while (count < 1000 && rate_take(rate, 2, at_once, now_ns))
+        count++;
+    return count;
+}
+
+static void check_rates(void)
+{
+    struct rate rate = {0};
+    uint64_t now = 5 * SECOND;
+    unsigned count = 0;
+
+    CHECK(taken(&rate, 3, 1) == 3, "of zeros it is full");
+    CHECK(taken(&rate, 3, now) == 3, "and after seconds again");
+    CHECK(taken(&rate, 3, now + SECOND / 2 - 1) == 0, "the next is not there yet");
+    CHECK(taken(&rate, 3, now + SECOND / 2) == 1, "it comes half a second later");
+    CHECK(taken(&rate, 3, now + 1000 * SECOND) == 3, "no more than that at once");
+    CHECK(taken(&rate, 9, now + 1001 * SECOND) == 2, "what is allowed at once may grow");
+    CHECK(taken(&rate, 9, now + 9999 * SECOND) == 9 &&
+              rate_left(&rate, 2, 9, now + 10001 * SECOND) == 4 &&
+              rate_left(&rate, 2, 1, now + 10001 * SECOND) == 1,
+          "or shrink");
+    rate = (struct rate){0};
+    for (uint64_t at = 0; at < 10 * SECOND; at += SECOND * 3 / 16)
+        count += taken(&rate, 3, now + at);
+    CHECK(count == 3 + 19, "time that passed between two is not lost: %u", count);
+    CHECK(rate_left(&rate, 0, 1, now + 99 * SECOND) == 0, "none comes");
+    CHECK(rate_left(&rate, UINT64_MAX, UINT64_MAX, UINT64_MAX) == UINT64_MAX, "the most there is");
+}
+
+/* Of a rate that no nanosecond divides, asked for at any time, there is never more than it says. */
+static void check_a_rate_of_bytes(void)
+{
+    struct rate rate = {0};
+    const uint64_t each = 300000007, burst = 1000;
+    uint64_t sum = 0, start = SECOND, now = start;
+
+    for (unsigned i = 0; i < 100000; i++) {
+        uint64_t left = rate_left(&rate, each, burst, now);
+
+        sum += left;
+        rate.left -= left;
+        now += 1000 + 100 * (i % 13);
+    }
+    CHECK(sum <= burst + (now - start) * each / SECOND, "%llu bytes", (unsigned long long)sum);
+    CHECK(sum >= (now - start) / 100 * 99 * each / SECOND, "%llu bytes", (unsigned long long)sum);
+}
+
 int main(void)
 {
+    check_rates();
+    check_a_rate_of_bytes();
     check_sha256();
     check_sha256_in_parts();
     if (mkdtemp(top) == NULL || (top_fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {

@@ -193,21 +193,13 @@ static void trace(struct native *native, const struct http_request *request, con
     add_steps(native->options.telemetry, job, &span);
 }
 
-/* True: it is one of the `most` of this second; else it is counted. */
+/* True: it is one of the `most` of a second; else it is counted. */
 static bool pace_may(struct account_pace *pace, unsigned most)
 {
-    uint64_t second = clock_monotonic_ns() / 1000000000U;
+    bool may = rate_take(&pace->rate, most, most, clock_monotonic_ns());
 
-    if (second != pace->second) {
-        pace->second = second;
-        pace->taken = 0;
-    }
-    if (pace->taken >= most) {
-        pace->left_out++;
-        return false;
-    }
-    pace->taken++;
-    return true;
+    pace->left_out += !may;
+    return may;
 }
 
 /* What was left out is told by a line of its own before the next. */

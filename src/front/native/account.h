@@ -6,6 +6,7 @@
  * the client has, too; of a full host also the figures, which a tenant does not get. */
 #pragma once
 
+#include "base/rate.h"
 #include "front/native/account_share.h"
 #include "http/http.h"
 
@@ -17,8 +18,8 @@ struct job;
 
 /* So many of a second are told, and the others counted. */
 struct account_pace {
-    uint64_t second, left_out;
-    unsigned taken;
+    struct rate rate;
+    uint64_t left_out;
 };
 
 struct account {
