@@ -138,6 +138,18 @@ int fd_openat2(int dir, const char *path, const struct open_how *how, const unsi
     return fd;
 }
 
+int fd_open_below(int dir, const char *path, uint64_t flags, uint64_t mode, enum fd_way way)
+{
+    static const uint64_t ways[] = {
+        [FD_IN_ROOT] = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+        [FD_BENEATH] = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+        [FD_NO_LINKS] = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
+    };
+    struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = ways[way]};
+
+    return fd_openat2(dir, path, &how, NULL);
+}
+
 bool fd_are_left(unsigned count)
 {
     _cleanup_close_ int lowest = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);

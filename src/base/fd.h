@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define _cleanup_(f) __attribute__((cleanup(f)))
@@ -40,6 +41,15 @@ int fd_write_file(int dir, const char *path, const char *text);
 #define FD_OPENAT2_TRIES 64
 struct open_how;
 int fd_openat2(int dir, const char *path, const struct open_how *how, const unsigned long key[2]);
+
+/* How a path that somebody else wrote is looked up below a directory. Links into /proc are followed by none. A tool in a
+ * box walks by itself, part by part (box/tool/place.c): the filter of some boxes has no openat2(2). */
+enum fd_way {
+    FD_IN_ROOT,  /* as if the directory were the root: ".." and absolute links stay in it */
+    FD_BENEATH,  /* links are followed, but what leads out of the directory is refused */
+    FD_NO_LINKS, /* the same, and no link is followed */
+};
+int fd_open_below(int dir, const char *path, uint64_t flags, uint64_t mode, enum fd_way way);
 
 /* Whether this process may open about so many more; by the lowest that it has not. */
 bool fd_are_left(unsigned count);

@@ -24,7 +24,6 @@
 #define HELD_MAX 2048
 
 #define INIT_PROGRAM "/memfd:cove-init"
-#define WAY (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
 
 /* ---- into the box ---- */
 
@@ -84,7 +83,7 @@ static dev_t device_of(const struct statx *st)
 /* Opens what is at this path now. */
 static int find(int root, const char *path)
 {
-    return sys_openat2(root, path + 1, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, WAY);
+    return fd_open_below(root, path + 1, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, FD_NO_LINKS);
 }
 
 /* Opens the directory above, which is not of the mount: whatever is open in that keeps it busy. */
@@ -276,7 +275,7 @@ int attach_unmount(const struct attach_box *box, const char *target, const struc
     parent = find_parent(root, target);
     at = parent < 0
              ? -1
-             : sys_openat2(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, WAY);
+             : fd_open_below(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, FD_NO_LINKS);
     if (at < 0 || look(at, &st) < 0 || !is_mount_root(&st) || device_of(&st) != what->device ||
         st.stx_ino != what->inode || (what->mount_id != 0 && st.stx_mnt_id != what->mount_id))
         return error_set(err, "mount_moved", 0,

@@ -88,14 +88,6 @@ static inline pid_t sys_clone3(struct clone_args *args)
     return (pid_t)syscall(SYS_clone3, args, sizeof(*args));
 }
 
-static inline int sys_openat2(int dir, const char *path, uint64_t flags, uint64_t mode,
-                              uint64_t resolve)
-{
-    struct open_how how = {.flags = flags, .mode = mode, .resolve = resolve};
-
-    return fd_openat2(dir, path, &how, NULL);
-}
-
 static inline int sys_close_range(unsigned first, unsigned last, unsigned flags)
 {
     return (int)syscall(SYS_close_range, first, last, flags);

@@ -355,9 +355,8 @@ int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err)
 
 static int target_step(int dir, const char *name, bool is_directory)
 {
-    return sys_openat2(dir, name,
-                       O_PATH | O_NOFOLLOW | O_CLOEXEC | (is_directory ? O_DIRECTORY : 0), 0,
-                       RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+    return fd_open_below(dir, name, O_PATH | O_NOFOLLOW | (is_directory ? O_DIRECTORY : 0), 0,
+                         FD_NO_LINKS);
 }
 
 /* What is made belongs to whom its parent belongs to, so that a bind below a home does not leave a
@@ -563,7 +562,7 @@ static int make_home(const struct plan *plan, const struct tree *tree, struct er
     _cleanup_close_ int home = -1;
     struct error ignored;
 
-    home = sys_openat2(tree->root, plan->home, O_PATH | O_CLOEXEC, 0, RESOLVE_IN_ROOT);
+    home = fd_open_below(tree->root, plan->home, O_PATH, 0, FD_IN_ROOT);
     if (home >= 0)
         return 0;
     /* Where links are in the way it stays as it is; a command can start without its home. */

@@ -156,8 +156,7 @@ int user_find(const char *passwd, const char *group, const char *spec, struct bo
 /* Looked at before it is opened: to open a device node can be an act of its own. */
 static int open_regular(int root, const char *path)
 {
-    _cleanup_close_ int at = sys_openat2(root, path, O_PATH | O_CLOEXEC, 0,
-                                         RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+    _cleanup_close_ int at = fd_open_below(root, path, O_PATH, 0, FD_IN_ROOT);
     char self[64];
     struct stat st;
 

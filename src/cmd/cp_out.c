@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,15 +211,9 @@ static const char *name_below(char *path)
     return length < CP_PATH_MAX ? name : NULL;
 }
 
-/* No link on the way, and nothing above the root. */
-static int open_below(int root, const char *path, uint64_t flags)
+static int open_directory(int root, const char *path)
 {
-    struct open_how how = {
-        .flags = flags | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-
-    return fd_openat2(root, *path != '\0' ? path : ".", &how, NULL);
+    return fd_open_below(root, *path != '\0' ? path : ".", O_RDONLY | O_DIRECTORY, 0, FD_NO_LINKS);
 }
 
 /* The directory that `path` is to be in, made where the archive did not say it. */
@@ -233,7 +226,7 @@ static int parent_of(const struct unpack *unpack, const char *path, const char *
 
     *name = slash != NULL ? slash + 1 : path;
     (void)snprintf(text, sizeof(text), "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
-    dir = open_below(unpack->root, text, O_RDONLY | O_DIRECTORY);
+    dir = open_directory(unpack->root, text);
     if (dir < 0)
         return error_set(err, "write", errno,
                          "%.300s: the directory it is in cannot be used without following a link",
@@ -380,7 +373,7 @@ static void apply_later(struct unpack *unpack)
 {
     for (struct later *later = unpack->later, *next; later != NULL; later = next) {
         struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, later->modified};
-        _cleanup_close_ int dir = open_below(unpack->root, later->path, O_RDONLY | O_DIRECTORY);
+        _cleanup_close_ int dir = open_directory(unpack->root, later->path);
 
         if (dir >= 0) {
             (void)futimens(dir, times);

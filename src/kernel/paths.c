@@ -6,41 +6,31 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int open_beneath(int dir, const char *path, int flags, mode_t mode)
-{
-    struct open_how how = {
-        .flags = (unsigned)flags | O_CLOEXEC,
-        .mode = (flags & O_CREAT) != 0 ? mode : 0,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-    };
-
-    return fd_openat2(dir, path, &how, NULL);
-}
-
 /* Whether the path, or as much of it as there is, is of /proc: what cannot be opened there does not say either which
  * processes there are. */
 static bool leads_to_proc(int dir, const char *path)
 {
-    _cleanup_close_ int fd = open_beneath(dir, path, O_PATH, 0);
+    _cleanup_close_ int fd = fd_open_below(dir, path, O_PATH, 0, FD_BENEATH);
     char above[PATH_MAX], *slash;
 
     (void)snprintf(above, sizeof(above), "%s", path);
     while (fd < 0 && (slash = strrchr(above, '/')) != NULL) {
         *slash = 0;
-        fd = open_beneath(dir, above, O_PATH, 0);
+        fd = fd_open_below(dir, above, O_PATH, 0, FD_BENEATH);
     }
     return fd >= 0 && path_is_proc(fd);
 }
 
 int path_open(int dir, const char *path, int flags, mode_t mode)
 {
-    int fd = open_beneath(dir, path, flags, mode), errnum = errno;
+    int fd = fd_open_below(dir, path, (unsigned)flags, (flags & O_CREAT) != 0 ? mode : 0,
+                           FD_BENEATH);
+    int errnum = errno;
 
     if (fd < 0 ? leads_to_proc(dir, path) : path_is_proc(fd)) {
         fd_close(&fd);

@@ -81,6 +81,14 @@ def test_a_variable_of_a_room_above_is_a_fault(tree):
     assert "src/base/up.c: needs net_table of src/net/table.c" in tree.faults_of_calls()
 
 
+def test_a_way_of_its_own_to_look_up_a_path_is_a_fault(tree):
+    tree.write("net/open.c", "/* Not RESOLVE_BENEATH. */\nstruct open_how how = {.resolve = RESOLVE_IN_ROOT};")
+    tree.write("base/fd.c", "long way = SYS_openat2 + RESOLVE_IN_ROOT;")
+    assert tree.faults() == "src/net/open.c:2: calls openat2(2) by itself; call fd_open_below()\n"
+    tree.write("net/open.c", "long call = SYS_openat2;")
+    assert tree.faults() == "src/net/open.c:1: calls openat2(2) by itself; call fd_openat2(), which asks again\n"
+
+
 def test_a_call_through_a_pointer_may_go_upwards(tree):
     tree.write("base/ring.c", "void (*base_ring)(void); void base_call(void); void base_call(void) { base_ring(); }")
     tree.write("net/hear.c", "extern void (*base_ring)(void); static void hear(void) {}\n"

@@ -55,9 +55,9 @@ static int by_fd(void)
     return fd_openat2(dir, "inner/../file", &how, NULL);
 }
 
-static int by_sys(void)
+static int by_below(void)
 {
-    return sys_openat2(dir, "inner/../file", O_RDONLY | O_CLOEXEC, 0, RESOLVE_IN_ROOT);
+    return fd_open_below(dir, "inner/../file", O_RDONLY, 0, FD_IN_ROOT);
 }
 
 static int by_kernel(void)
@@ -87,7 +87,7 @@ static const struct {
     unsigned calls; /* at most, where it never succeeds */
 } ways[] = {
     {"fd_openat2", by_fd, FD_OPENAT2_TRIES},
-    {"sys_openat2", by_sys, FD_OPENAT2_TRIES},
+    {"fd_open_below", by_below, FD_OPENAT2_TRIES},
     {"files_open", by_init, FD_OPENAT2_TRIES},
     /* It asks in addition whether the path, or a part of it, leads to /proc. */
     {"path_open", by_kernel, 4 * FD_OPENAT2_TRIES},
@@ -132,6 +132,41 @@ static void test_other_errors_are_told_at_once(void)
     CHECK(seen[0] == 0 && seen[1] == 0, "a key without one: %lx %lx", seen[0], seen[1]);
 }
 
+static void test_each_way_keeps_below(void)
+{
+    static const struct {
+        const char *path;
+        int errors[3]; /* of each way; 0: the file is opened */
+    } rows[] = {
+        {"file", {0, 0, 0}},
+        {"inner/../file", {0, 0, 0}},
+        {"../file", {0, EXDEV, EXDEV}},
+        {"/file", {0, EXDEV, EXDEV}},
+        {"within", {0, 0, ELOOP}},
+        {"absolute", {0, EXDEV, ELOOP}},
+        {"above", {0, EXDEV, ELOOP}},
+        {"outside", {ENOENT, EXDEV, ELOOP}},
+    };
+
+    CHECK(symlinkat("file", dir, "within") == 0 && symlinkat("/file", dir, "absolute") == 0 &&
+              symlinkat("../file", dir, "above") == 0 &&
+              symlinkat("/etc/passwd", dir, "outside") == 0,
+          "%s", strerror(errno));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (enum fd_way way = FD_IN_ROOT; way <= FD_NO_LINKS; way++) {
+            _cleanup_close_ int fd = -1;
+
+            errno = 0;
+            fd = fd_open_below(dir, rows[i].path, O_RDONLY, 0, way);
+            CHECK((fd >= 0) == (rows[i].errors[way] == 0) && errno == rows[i].errors[way],
+                  "%s by way %d: %s", rows[i].path, (int)way, strerror(errno));
+            CHECK(fd < 0 || fcntl(fd, F_GETFD) == FD_CLOEXEC, "%s stays open", rows[i].path);
+        }
+    }
+    for (size_t i = 4; i < sizeof(rows) / sizeof(rows[0]); i++)
+        (void)unlinkat(dir, rows[i].path, 0);
+}
+
 int main(void)
 {
     if (mkdtemp(directory) == NULL ||
@@ -143,6 +178,7 @@ int main(void)
     test_asks_again();
     test_gives_up();
     test_other_errors_are_told_at_once();
+    test_each_way_keeps_below();
     (void)unlinkat(dir, "file", 0);
     (void)unlinkat(dir, "inner", AT_REMOVEDIR);
     (void)rmdir(directory);
