@@ -1,8 +1,7 @@
 /* Time: monotonic for measuring and for limits, the wall clock's for what outlives a process. */
 #pragma once
 
-#include "base/err.h"
-
+#include <stdbool.h>
 #include <stdint.h>
 
 uint64_t clock_monotonic_ns(void);
@@ -15,6 +14,5 @@ uint64_t clock_wall_ms(void);
 #define CLOCK_TEXT_SIZE 25
 void clock_format(uint64_t wall_ms, char text[CLOCK_TEXT_SIZE]);
 
-/* RFC 3339 with any offset and fraction (what is below a millisecond is cut); from 1970 to 9999.
- * `what` names the value in the error ("bad_value"). */
-int clock_parse(const char *what, const char *text, uint64_t *wall_ms, struct error *err);
+/* RFC 3339 with any offset and fraction (what is below a millisecond is cut); from 1970 to 9999. False: it is none. */
+bool clock_parse(const char *text, uint64_t *wall_ms);

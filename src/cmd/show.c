@@ -1,6 +1,7 @@
 /* What commands show to people: see show.h. */
 #include "cmd/show.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/utf8.h"
 #include "cmd/cmd.h"
@@ -269,14 +270,10 @@ const char *show_span(uint64_t ms, char buffer[SHOW_VALUE_MAX])
 
 const char *show_age(const char *time_text, char buffer[SHOW_VALUE_MAX])
 {
-    int64_t then = time_text == NULL ? -1 : wire_time(time_text);
-    struct timespec now;
-    int64_t now_ms;
+    uint64_t then, now = clock_wall_ms();
 
-    if (then < 0)
+    if (time_text == NULL || !clock_parse(time_text, &then))
         return "-";
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     /* The server's clock may be a little ahead of ours. */
-    return show_span(now_ms > then ? (uint64_t)(now_ms - then) : 0, buffer);
+    return show_span(now > then ? now - then : 0, buffer);
 }

@@ -386,24 +386,3 @@ bool wire_encode(char *into, size_t size, const char *text)
     }
     return true;
 }
-
-int64_t wire_time(const char *text)
-{
-    struct tm tm = {0};
-    unsigned ms = 0;
-    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-
-    if (rest == NULL || tm.tm_year < 70 || tm.tm_year > 8099)
-        return -1;
-    if (*rest == '.') {
-        unsigned place = 100;
-
-        if (strspn(rest + 1, "0123456789") == 0)
-            return -1;
-        for (rest++; *rest >= '0' && *rest <= '9'; rest++, place /= 10)
-            ms += place * (unsigned)(*rest - '0');
-    }
-    if (strcmp(rest, "Z") != 0)
-        return -1;
-    return (int64_t)timegm(&tm) * 1000 + ms;
-}

@@ -90,6 +90,3 @@ ssize_t wire_chunks_take(struct wire_chunks *chunks, char *data, size_t size, si
 /* Appends `text` as one segment of a path, or one value of a query, percent-encoded; false if it does
  * not fit into `size`. */
 bool wire_encode(char *into, size_t size, const char *text);
-
-/* "2026-01-31T12:00:00.123Z" as milliseconds since 1970; -1 if it is no such time. */
-int64_t wire_time(const char *text);

@@ -1,4 +1,4 @@
-/* What the client reads from a server that may say anything: addresses, heads, chunks, times,
+/* What the client reads from a server that may say anything: addresses, heads, chunks,
  * and the texts that it shows to people. */
 #include "base/fd.h"
 #include "check.h"
@@ -345,19 +345,6 @@ static void test_paths_are_encoded(void)
     CHECK(!wire_encode(small, sizeof(small), "////"), "more than fits was taken");
 }
 
-static void test_times(void)
-{
-    CHECK(wire_time("1970-01-01T00:00:01.250Z") == 1250, "%lld",
-          (long long)wire_time("1970-01-01T00:00:01.250Z"));
-    CHECK(wire_time("2026-02-28T23:59:59Z") == 1772323199000LL, "no fraction");
-    CHECK(wire_time("2026-01-31T12:00:00.1234567Z") % 1000 == 123, "more digits than are used");
-    CHECK(wire_time("") < 0 && wire_time("x") < 0 && wire_time("2026-01-31T12:00:00") < 0 &&
-              wire_time("2026-01-31T12:00:00.Z") < 0 &&
-              wire_time("2026-01-31T12:00:00+01:00") < 0 && wire_time("2026-13-01T00:00:00Z") < 0 &&
-              wire_time("1969-01-01T00:00:00Z") < 0,
-          "what is no time was taken");
-}
-
 /* ---- what people see ---- */
 
 static void test_nothing_that_steers_a_terminal_is_shown(void)
@@ -542,7 +529,6 @@ int main(void)
     test_bad_chunks_are_refused();
     test_chunks_do_not_go_on_for_ever_without_content();
     test_paths_are_encoded();
-    test_times();
     test_nothing_that_steers_a_terminal_is_shown();
     test_sizes_and_spans();
     test_options_stand_anywhere_unless_a_command_follows();

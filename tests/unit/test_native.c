@@ -30,49 +30,6 @@ static bool is(const struct out *out, const char *wanted)
     CHECK(is(&(out), wanted), "printed %.*s, not %s", (int)(out).used, (out).data, wanted); \
     (out).used = 0
 
-/* ---- text ---- */
-
-static void test_times(void)
-{
-    static const struct {
-        const char *text;
-        uint64_t ms;
-    } good[] = {
-        {"1970-01-01T00:00:00Z", 0},
-        {"2001-09-09T01:46:40.123Z", 1000000000123},
-        {"2001-09-09t01:46:40.1z", 1000000000100},
-        {"2001-09-09T03:46:40.123456789+02:00", 1000000000123},
-        {"2001-09-08 22:16:40-03:30", 1000000000000},
-        {"2024-02-29T00:00:00Z", 1709164800000},
-    };
-    static const char *const bad[] = {"",
-                                      "2001-09-09",
-                                      "2001-09-09T01:46:40",
-                                      "2001-09-09T01:46:40.Z",
-                                      "2001-13-09T01:46:40Z",
-                                      "2023-02-29T00:00:00Z",
-                                      "2001-04-31T00:00:00Z",
-                                      "2001-09-09T24:00:00Z",
-                                      "2001-09-09T01:46:40Zx",
-                                      "2001-09-09T01:46:40+0200",
-                                      "1969-12-31T23:59:59Z",
-                                      "1970-01-01T00:00:00+01:00",
-                                      "20010909T014640Z",
-                                      "+001-09-09T01:46:40Z"};
-    char text[TEXT_TIME_MAX];
-    uint64_t ms;
-
-    for (size_t i = 0; i < COUNT(good); i++)
-        CHECK(text_to_time(good[i].text, &ms) && ms == good[i].ms, "%s: %llu", good[i].text,
-              (unsigned long long)ms);
-    for (size_t i = 0; i < COUNT(bad); i++)
-        CHECK(!text_to_time(bad[i], &ms), "\"%s\" is no time", bad[i]);
-    text_from_time(1000000000123, text);
-    CHECK(strcmp(text, "2001-09-09T01:46:40.123Z") == 0, "%s", text);
-    text_from_time(UINT64_MAX, text);
-    CHECK(strcmp(text, "9999-12-31T23:59:59.999Z") == 0, "%s", text);
-}
-
 /* ---- JSON out ---- */
 
 static void test_out(void)
@@ -888,7 +845,6 @@ int main(void)
     test_shares();
     test_turns();
     test_holds();
-    test_times();
     test_out();
     test_hosts();
     test_origins();

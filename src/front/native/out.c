@@ -2,9 +2,9 @@
 #include "front/native/out.h"
 
 #include "base/base64.h"
+#include "base/clock.h"
 #include "base/hex.h"
 #include "base/utf8.h"
-#include "front/native/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -171,13 +171,13 @@ void out_null(struct out *out, const char *key)
 
 void out_time(struct out *out, const char *key, uint64_t ms)
 {
-    char text[TEXT_TIME_MAX];
+    char text[CLOCK_TEXT_SIZE];
 
     if (ms == 0) {
         out_null(out, key);
         return;
     }
-    text_from_time(ms, text);
+    clock_format(ms, text);
     out_text(out, key, text);
 }
 

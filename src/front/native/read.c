@@ -3,6 +3,7 @@
 #include "front/native/read.h"
 
 #include "base/base64.h"
+#include "base/clock.h"
 #include "front/native/text.h"
 
 #include <jansson.h>
@@ -194,7 +195,7 @@ static int take_words(const struct reader *reader, const struct place *place,
 static int take_time(const struct reader *reader, const struct place *place, const json_t *value,
                      uint64_t *into)
 {
-    if (!json_is_string(value) || !text_to_time(json_string_value(value), into))
+    if (!json_is_string(value) || !clock_parse(json_string_value(value), into))
         return refuse(reader, place, "must be a time such as \"2030-01-31T12:00:00Z\" (RFC 3339)");
     return 0;
 }
