@@ -1,6 +1,8 @@
 /* The newest bytes of a stream: see buf.h. */
 #include "base/buf.h"
 
+#include "base/utf8.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +84,7 @@ static void tail_drop(struct buf_tail *tail, size_t size)
 
 void buf_tail_close(struct buf_tail *tail)
 {
-    size_t skip = 0;
+    size_t skip;
 
     if (tail->start != 0) {
         /* A full ring: three reversals turn it in place, for there may be no memory for two. */
@@ -95,8 +97,7 @@ void buf_tail_close(struct buf_tail *tail)
         tail_drop(tail, tail->used - tail->limit);
     if (tail->dropped == 0)
         return;
-    while (skip < 3 && skip < tail->used && ((unsigned char)tail->data[skip] & 0xC0U) == 0x80U)
-        skip++;
+    skip = utf8_inside(tail->data, tail->used);
     if (skip > 0)
         tail_drop(tail, skip);
 }

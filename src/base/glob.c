@@ -4,6 +4,8 @@
  * makes it go back. Both are taken by characters of UTF-8; a byte that is none is a character of its own. */
 #include "base/glob.h"
 
+#include "base/utf8.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -41,26 +43,10 @@ struct program {
 static uint32_t take(const char **at)
 {
     const unsigned char *s = (const unsigned char *)*at;
-    unsigned length = s[0] < 0x80   ? 1
-                      : s[0] < 0xc2 ? 0
-                      : s[0] < 0xe0 ? 2
-                      : s[0] < 0xf0 ? 3
-                      : s[0] < 0xf5 ? 4
-                                    : 0;
-    uint32_t value = length <= 1 ? s[0] : s[0] & (0x7fU >> length);
+    size_t bad, length = s[0] < 0x80 ? 1 : utf8_length(s, strnlen(*at, 4), &bad);
 
-    for (unsigned i = 1; i < length; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            length = 0;
-        else
-            value = value << 6 | (s[i] & 0x3fU);
-    }
-    if (length == 0) {
-        (*at)++;
-        return BYTE + s[0];
-    }
-    *at += length;
-    return value;
+    *at += length > 0 ? length : 1;
+    return length > 0 ? utf8_value(s, length) : BYTE + s[0];
 }
 
 /* One of a class or of the text: what stands behind '\' is itself. */

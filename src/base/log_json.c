@@ -2,6 +2,7 @@
  * end once more as fields, so that no place that logs has to say things twice. Whatever bytes come in, what
  * goes out is one line of JSON in UTF-8. */
 #include "base/log_parts.h"
+#include "base/utf8.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,33 +19,13 @@ static void put(struct json *json, const char *text)
         *json->at++ = *text++;
 }
 
-/* Length of the character of UTF-8 that begins here; 0: there is none. */
-static size_t character(const unsigned char *at, const unsigned char *end)
-{
-    size_t length = *at < 0x80                  ? 1
-                    : *at >= 0xc2 && *at < 0xe0 ? 2
-                    : *at >= 0xe0 && *at < 0xf0 ? 3
-                    : *at >= 0xf0 && *at < 0xf5 ? 4
-                                                : 0;
-
-    if (length == 0 || (size_t)(end - at) < length)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    if ((*at == 0xe0 && at[1] < 0xa0) || (*at == 0xed && at[1] >= 0xa0) ||
-        (*at == 0xf0 && at[1] < 0x90) || (*at == 0xf4 && at[1] >= 0x90))
-        return 0;
-    return length;
-}
-
 static void put_text(struct json *json, const char *text, size_t size)
 {
     const unsigned char *at = (const unsigned char *)text, *end = at + size;
 
     put(json, "\"");
     while (at < end && json->at + 12 < json->end) {
-        size_t length = character(at, end);
+        size_t bad, length = utf8_length(at, (size_t)(end - at), &bad);
         char escaped[8];
 
         if (length == 0)

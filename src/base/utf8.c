@@ -33,6 +33,16 @@ size_t utf8_length(const void *data, size_t size, size_t *bad)
     return length;
 }
 
+uint32_t utf8_value(const void *data, size_t length)
+{
+    const unsigned char *bytes = data;
+    uint32_t value = length == 1 ? bytes[0] : bytes[0] & (0x7fU >> length);
+
+    for (size_t i = 1; i < length; i++)
+        value = value << 6 | (bytes[i] & 0x3fU);
+    return value;
+}
+
 size_t utf8_whole(const void *data, size_t size)
 {
     const unsigned char *bytes = data;

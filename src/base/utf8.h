@@ -7,10 +7,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Length of the character at `data`, 1 to 4; or 0, with in *bad how many bytes one U+FFFD stands for. *bad == size
  * means that more bytes could still make it a character. There is at least one byte. */
 size_t utf8_length(const void *data, size_t size, size_t *bad);
+
+/* The number of the character of that length. */
+uint32_t utf8_value(const void *data, size_t length);
 
 bool utf8_is_valid(const void *data, size_t size);
 

@@ -30,18 +30,6 @@ static bool character_is_shown(uint32_t c)
            !(c >= 0xfff9 && c <= 0xfffb) && c < 0xe0000;
 }
 
-static uint32_t character_value(const unsigned char *text, size_t length)
-{
-    uint32_t value = length == 1   ? text[0]
-                     : length == 2 ? text[0] & 0x1fU
-                     : length == 3 ? text[0] & 0x0fU
-                                   : text[0] & 0x07U;
-
-    for (size_t i = 1; i < length; i++)
-        value = value << 6 | (text[i] & 0x3fU);
-    return value;
-}
-
 void show_escape(char *into, size_t size, const char *text)
 {
     size_t left = strlen(text);
@@ -52,7 +40,7 @@ void show_escape(char *into, size_t size, const char *text)
         char piece[16];
         size_t bad;
         size_t length = utf8_length(at, left, &bad);
-        uint32_t value = length == 0 ? at[0] : character_value(at, length);
+        uint32_t value = length == 0 ? at[0] : utf8_value(at, length);
         int piece_size;
 
         if (length > 0 && character_is_shown(value))

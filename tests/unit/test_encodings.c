@@ -141,6 +141,10 @@ static void test_characters_of_utf8(void)
           "two bytes of a character that began before");
     CHECK(utf8_inside("\x80\x80\x80\x80", 4) == 3, "no character has more");
     CHECK(utf8_inside("a", 1) == 0, "none");
+    CHECK(utf8_value("a", 1) == 'a' && utf8_value("\xC3\xA9", 2) == 0xe9 &&
+              utf8_value("\xE2\x82\xAC", 3) == 0x20ac &&
+              utf8_value("\xF4\x8F\xBF\xBF", 4) == 0x10ffff,
+          "the numbers of characters");
 }
 
 int main(void)

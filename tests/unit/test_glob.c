@@ -18,8 +18,10 @@ static const struct {
     {"a*c", "ab", false},
     {"?", "a", true},
     {"?", "", false},
-    {"?", "\xc3\xa9", true}, /* a character of two bytes */
-    {"?", "\xff", true},     /* a byte that is none */
+    {"?", "\xc3\xa9", true},       /* a character of two bytes */
+    {"?", "\xff", true},           /* a byte that is none */
+    {"???", "\xed\xa0\x80", true}, /* a surrogate is none, either */
+    {"?", "\xed\xa0\x80", false},
     {"??", "\xc3\xa9", false},
     {"?", "ab", false},
     {"a?b", "a/b", false},
