@@ -428,7 +428,7 @@ static _Noreturn void run(const struct guard_order *order, struct guard_page *pa
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)setsid();
-    sys_take_short_turns(); /* as a watchdog it has to be in time */
+    sys_take_short_turns(false); /* as a watchdog it has to be in time */
     (void)prctl(PR_SET_NAME, "cove-guard");
     (void)prctl(PR_SET_DUMPABLE, 0); /* it is a copy of its maker, secrets and all */
     held.disk = order->disk;

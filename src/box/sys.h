@@ -10,6 +10,7 @@
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -122,17 +123,17 @@ struct sys_sched_attr {
 };
 
 /* Asks for turns of a processor of 0.1 ms, the shortest there are, which come the sooner for it (Linux 6.12; before,
- * nothing changes). Children have the usual ones. They would lose a nice value below 0 and any other policy, so where
- * there is one of these nothing is asked. */
-static inline void sys_take_short_turns(void)
+ * nothing changes). Threads and children have them too where `hands_on` says so, and else the usual ones. They would then
+ * lose a nice value below 0 and any other policy, so where there is one of these nothing is asked. */
+static inline void sys_take_short_turns(bool hands_on)
 {
     struct sys_sched_attr attr = {0};
 
     if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) < 0 || attr.policy != 0 ||
-        attr.nice < 0)
+        (attr.nice < 0 && !hands_on))
         return;
     attr.size = sizeof(attr);
-    attr.flags = 1; /* SCHED_FLAG_RESET_ON_FORK */
+    attr.flags = hands_on ? 0 : 1; /* SCHED_FLAG_RESET_ON_FORK */
     attr.runtime = 100000;
     (void)syscall(SYS_sched_setattr, 0, &attr, 0);
 }

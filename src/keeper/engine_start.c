@@ -397,8 +397,9 @@ static _Noreturn void run(const struct keeper *keeper, struct given *given, pid_
     (void)setsid();
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
     /* It works for all tenants and briefly for each: it is not to wait behind what one of them runs. Where the kernel
-     * groups by sessions, its nice value counts within its own alone, and against boxes that of the group does. */
-    sys_take_short_turns();
+     * groups by sessions, its nice value counts within its own alone, and against boxes that of the group does. Its threads
+     * have both; its filter lets it make no processes. */
+    sys_take_short_turns(true);
     (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + ENGINE_NICE);
     (void)fd_write_file(AT_FDCWD, "/proc/self/autogroup", ENGINE_GROUP_NICE);
     if (!given->is_trial)

@@ -401,7 +401,7 @@ int main(int argc, char **argv)
         return 0;
     }
     keeper.arguments = argv;
-    sys_take_short_turns();
+    sys_take_short_turns(false);
     log_start("keeper", LOG_LEVEL_INFO);
     log_use_json(keeper.options.log_json);
     if (keeper.options.can_take != 0)

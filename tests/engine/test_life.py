@@ -48,6 +48,16 @@ def all_of(client):
             return found
 
 
+# ---- whose turn it is -------------------------------------------------------------------------
+
+def test_all_threads_of_the_engine_go_before_boxes(serve):
+    engine = serve.engine_pid()
+    threads = {int(thread) for thread in os.listdir(f"/proc/{engine}/task")}
+    assert len(threads) > 1
+    having = {(os.getpriority(os.PRIO_PROCESS, thread), harness.turn_ns(thread)) for thread in threads}
+    assert having == {(os.getpriority(os.PRIO_PROCESS, engine), harness.turn_ns(engine))}
+
+
 # ---- what the kernel counts by user ------------------------------------------------------------
 
 def test_inotify_instances_are_a_sandboxs_own_where_root_serves(serve):

@@ -380,7 +380,7 @@ int main(void)
         config.head.type != PROTO_CONFIG || config.version < PROTO_VERSION_LEAST ||
         config.version > PROTO_VERSION)
         return 1;
-    sys_take_short_turns(); /* somebody waits for each thing that it does */
+    sys_take_short_turns(false); /* somebody waits for each thing that it does */
     if (config.has_leaves != 0 && fcntl(PROTO_LEAVES_FD, F_SETFD, FD_CLOEXEC) < 0)
         return 1;
     if (fcntl(PROTO_WATCHDOG_FD, F_SETFD, FD_CLOEXEC) == 0)
