@@ -298,16 +298,23 @@ bool client_is_others_socket(const struct wire_address *address)
            stat(SYSTEM_SOCKET, &st) == 0 && st.st_uid != geteuid();
 }
 
+/* Nobody is heard there without a key, so a private engine is meant. */
+static bool is_for_others(const struct wire_address *address)
+{
+    const char *key = getenv("COVE_API_KEY");
+
+    return (key == NULL || key[0] == '\0') && client_is_others_socket(address);
+}
+
 int client_open(struct client **out, struct error *err)
 {
     const char *url = getenv("COVE_URL");
-    const char *key = getenv("COVE_API_KEY");
     struct wire_address address = {.is_unix = true, .path = SYSTEM_SOCKET, .header = "localhost"};
 
     *out = NULL;
     if (url != NULL && url[0] != '\0')
         return named_open(url, out, err);
-    if ((key == NULL || key[0] == '\0') && client_is_others_socket(&address))
+    if (is_for_others(&address))
         return client_open_private(out, err);
     if (client_new(&address, out, err) < 0)
         return -1;
@@ -342,7 +349,7 @@ int client_open_running(struct client **out)
     *out = NULL;
     if (url != NULL && url[0] != '\0')
         return wire_address_parse(url, &address, &ignored) < 0 ? -1 : address_open(&address, out);
-    if (address_open(&address, out) == 0)
+    if (!is_for_others(&address) && address_open(&address, out) == 0)
         return 0;
     if (place_find(&place, &ignored) == 0 && place_open(&place, &ignored) == 0) {
         private_address(&place, &address);

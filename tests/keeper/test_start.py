@@ -1,5 +1,6 @@
 """A start that cannot come about ends at once and says why: by itself, to whoever wants a server of his own, to
 `cove serve --check` and to `cove doctor`."""
+import contextlib
 import grp
 import json
 import os
@@ -14,6 +15,7 @@ import tempfile
 import pytest
 
 import harness
+import scripted
 import serving
 from certificates import Authority
 from sandboxes import new_key
@@ -296,3 +298,26 @@ def test_a_command_sends_its_key_over_the_systems_socket_where_that_is_anothers(
         for groups, env in ((member, {}), (["--clear-groups"], key)):
             assert str(own) in cove_as(groups, server.socket, env, "ls").stderr, "a private engine is what others have"
     own.rmdir()
+
+
+@contextlib.contextmanager
+def private_engine(answer):
+    """The socket of that user's own, where this is what is answered."""
+    own = pathlib.Path("/tmp/cove-12345")
+    own.mkdir(mode=0o700, exist_ok=True)
+    with contextlib.closing(scripted.Server(own / "cove.sock", lambda _: scripted.answer(answer))):
+        for path in (own, own / "cove.sock"):
+            os.chown(path, 12345, 12345)
+        yield
+    shutil.rmtree(own)
+
+
+def test_names_are_completed_by_the_server_that_the_command_would_ask(open_place):
+    with (serving.Serve(open_place, f"[serve]\nsocket_group = {GROUP}\nsocket_mode = 0660\n[boxes]\npool = 0\n") as server,
+          private_engine({"sandboxes": [{"id": "c0", "name": "own"}]})):
+        with server.client() as operator:
+            key = {"COVE_API_KEY": new_key(operator)["secret"]}
+            assert operator.post("/v1/sandboxes", {"disk_kind": "ephemeral", "name": "found"}).status == 201
+        for env, name in (({}, "own"), (key, "found")):
+            said = cove_as(["--groups", GROUP], server.socket, {"COVE_TEST_OFF": "haste", **env}, "complete", "--", "exec", "")
+            assert [line.split("\t")[0] for line in said.stdout.splitlines()] == [name], said

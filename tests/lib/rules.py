@@ -85,6 +85,7 @@ BY_USER_ONLY = {
 
 BY_ROOT_ONLY = {
     "test_a_command_sends_its_key_over_the_systems_socket_where_that_is_anothers": "only root can be another user",
+    "test_names_are_completed_by_the_server_that_the_command_would_ask": "only root can be another user",
 }
 
 
