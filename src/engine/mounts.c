@@ -134,7 +134,7 @@ static void attached_again(void *arg, const union keeper_answer *answer, int fd,
         sandbox->failure = *err;
         translate(&sandbox->failure);
     }
-    done(sandbox, err == NULL ? NULL : &sandbox->failure);
+    sandbox_finish(sandbox, err == NULL ? NULL : &sandbox->failure);
 }
 
 static void noted(struct sandbox *sandbox, const struct error *err)
@@ -191,7 +191,7 @@ void mount_work(struct sandbox *sandbox)
     }
     if (checked > 0) { /* perhaps for an engine before us that ended before it was mounted */
         if (sandbox->box == 0)
-            done(sandbox, NULL);
+            sandbox_finish(sandbox, NULL);
         else
             ask(sandbox, KEEPER_ATTACH, attached_again);
         return;

@@ -78,6 +78,36 @@ static void check_mounted(struct rig *rig)
     CHECK(ATTACHED(rig) == 3 && DETACHED(rig) == 2, "%u, %u", ATTACHED(rig), DETACHED(rig));
 }
 
+static bool count_change(void *arg, const struct engine_event *event)
+{
+    unsigned *count = arg;
+
+    *count += event != NULL && strcmp(event->type, "sandbox.changed") == 0;
+    return true;
+}
+
+static void check_told(struct rig *rig)
+{
+    struct engine_listener *listener;
+    struct answer made, answer;
+    unsigned count = 0;
+    bool missed;
+
+    begin(rig, &made);
+    listener = engine_listen(rig->engine, &rig_caller, 0, &missed, count_change, &count);
+    for (int i = 0; i < 2; i++)
+        CHECK(rig_done(rig, mounted(rig, made.id, &data, &answer)), "%s", answer.error.text);
+    rig_turn(rig, 50);
+    CHECK(count == 1, "what changed nothing is told of: %u", count);
+    CHECK(rig_done(rig, unmounted(rig, made.id, "/data", &answer)), "%s", answer.error.text);
+    CHECK(rig_wait(rig, rig_stop(rig, made.id, &answer)), "stopped");
+    for (int i = 0; i < 2; i++)
+        CHECK(rig_done(rig, mounted(rig, made.id, &data, &answer)), "%s", answer.error.text);
+    rig_turn(rig, 50);
+    CHECK(count == 3, "nor of a sandbox that is stopped: %u", count);
+    engine_unlisten(listener);
+}
+
 static void check_too_many(struct rig *rig)
 {
     struct keeper_mount mount = data;
@@ -208,6 +238,7 @@ static void check_ordinary_user(struct rig *rig)
 int main(void)
 {
     rig_run(check_mounted);
+    rig_run(check_told);
     rig_run(check_too_many);
     rig_run(check_refused);
     rig_run(check_stopped);
