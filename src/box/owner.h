@@ -9,6 +9,7 @@
 #include <linux/capability.h>
 #include <linux/securebits.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -43,18 +44,20 @@ static inline void owner_become(struct owner *owner, uid_t id)
                             .dumpable = prctl(PR_GET_DUMPABLE)};
     (void)prctl(PR_GET_PDEATHSIG, &owner->parent_signal);
     if (!owner_may_differ() || owner->securebits < 0 ||
-        prctl(PR_SET_SECUREBITS, owner->securebits | SECBIT_NO_SETUID_FIXUP) < 0)
+        prctl(PR_SET_SECUREBITS, owner->securebits | SECBIT_NO_SETUID_FIXUP) < 0) {
+        owner->securebits = -1; /* as they were */
         return;
+    }
     owner->is_other = owner_is(id);
     (void)prctl(PR_SET_DUMPABLE, owner->dumpable == 1);
 }
 
+/* Ends the process where it would go on as a box's root. */
 static inline void owner_leave(const struct owner *owner)
 {
-    if (owner->is_other)
-        (void)owner_is(owner->before);
-    if (owner->securebits >= 0)
-        (void)prctl(PR_SET_SECUREBITS, owner->securebits);
+    if ((owner->is_other && !owner_is(owner->before)) ||
+        (owner->securebits >= 0 && prctl(PR_SET_SECUREBITS, owner->securebits) < 0))
+        abort();
     (void)prctl(PR_SET_DUMPABLE, owner->dumpable == 1);
     (void)prctl(PR_SET_PDEATHSIG, owner->parent_signal);
 }

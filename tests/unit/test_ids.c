@@ -1,6 +1,7 @@
 /* Id ranges: never one that somebody else has, given back by release and by death alone, and the
  * files that say who has what may hold anything. */
 #include "box/ids.h"
+#include "box/owner.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -273,6 +274,24 @@ static void check_many_are_fast(void)
     ids_close(&pool);
 }
 
+/* A process that could not become itself again after it made a box would serve all others as that box's root. */
+static void check_nobody_stays_an_owner(void)
+{
+    const struct owner owner = {.is_other = true, .before = 0, .securebits = -1};
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        (void)prctl(PR_SET_DUMPABLE, 0); /* no core file */
+        if (geteuid() == 0 && setresuid(12345, 12345, 12345) < 0)
+            _exit(1);
+        owner_leave(&owner);
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT,
+          "it went on: %x", (unsigned)status);
+}
+
 int main(void)
 {
     if (mkdtemp(top) == NULL) {
@@ -289,6 +308,7 @@ int main(void)
     check_death_frees();
     check_lock_file_is_ours();
     check_many_are_fast();
+    check_nobody_stays_an_owner();
     (void)unlink(lock_path);
     (void)unlink(subuid);
     (void)unlink(subgid);
