@@ -43,7 +43,7 @@ static void on_closed(uv_handle_t *handle)
 
 void http_conn_count_waiting(struct http_conn *conn)
 {
-    size_t now = conn->state == CONN_HEADER ? conn->out.size + conn->behind.size : 0;
+    size_t now = conn->state == CONN_HEADER ? http_conn_waits(conn) : 0;
 
     conn->server->waiting_bytes += now - conn->waiting;
     conn->waiting = now;

@@ -312,6 +312,12 @@ bool http_wire_farewell(struct http_conn *conn);
 
 /* ---- write.c ---- */
 
+/* Bytes that its client has still to take. */
+static inline size_t http_conn_waits(const struct http_conn *conn)
+{
+    return conn->out.size + conn->behind.size;
+}
+
 /* Writes, or keeps what cannot be written now. */
 void http_conn_send(struct http_conn *conn, struct iovec *parts, int count);
 /* The same of bytes in a block of malloc(), which is taken. */

@@ -428,7 +428,7 @@ size_t http_write(struct http_request *request, const void *data, size_t size)
     if (!conn || conn->is_broken || request->is_head || !request->is_begun) {
         return 0;
     }
-    if (conn->out.size / 2 > conn->server->limits.backlog_bytes) {
+    if (http_conn_waits(conn) / 2 > conn->server->limits.backlog_bytes) {
         http_conn_break(conn);
         return 0;
     }
@@ -448,7 +448,7 @@ size_t http_write(struct http_request *request, const void *data, size_t size)
     if (conn->out.size > 0) {
         request->waits_for_drain = true;
     }
-    return conn->is_broken ? 0 : conn->out.size;
+    return conn->is_broken ? 0 : http_conn_waits(conn);
 }
 
 void http_write_pipe(struct http_request *request, int pipe, size_t size, void (*sent)(void *arg),

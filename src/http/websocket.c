@@ -159,7 +159,7 @@ static bool may_send(struct http_request *request)
     if (!conn || conn->is_broken || !request->websocket || request->websocket->has_closed) {
         return false;
     }
-    if ((conn->out.size + conn->behind.size) / 2 > conn->server->limits.backlog_bytes) {
+    if (http_conn_waits(conn) / 2 > conn->server->limits.backlog_bytes) {
         http_conn_break(conn);
         return false;
     }
@@ -174,7 +174,7 @@ static size_t waiting(struct http_request *request)
     if (conn->out.size > 0) {
         request->waits_for_drain = true;
     }
-    return conn->is_broken ? 0 : conn->out.size + conn->behind.size;
+    return conn->is_broken ? 0 : http_conn_waits(conn);
 }
 
 size_t http_websocket_send(struct http_request *request, bool is_text, const void *data,
@@ -255,7 +255,7 @@ void http_websocket_flushed(struct http_request *request)
 {
     struct http_websocket *websocket = request->websocket;
 
-    if (websocket->owes_pong && request->conn->out.size <= PONG_BEHIND) {
+    if (websocket->owes_pong && http_conn_waits(request->conn) <= PONG_BEHIND) {
         websocket->owes_pong = false;
         send_frame(request, HTTP_OP_PONG, websocket->pong, websocket->pong_size);
     }

@@ -220,7 +220,7 @@ bool http_conn_flush(struct http_conn *conn)
         http_websocket_flushed(request);
     }
     if (request && request->waits_for_drain && request->drained && !conn->is_broken &&
-        conn->out.size <= conn->server->limits.backlog_bytes / 4) {
+        http_conn_waits(conn) <= conn->server->limits.backlog_bytes / 4) {
         request->waits_for_drain = false;
         request->drained(request->drained_arg);
     }
