@@ -412,11 +412,13 @@ static void record_committed(void *arg, uint64_t revision, const struct error *e
 }
 
 /* Of the store's room for a full disk. */
-static size_t room_to_leave(enum sandbox_state before, enum sandbox_state after)
+static size_t room_to_leave(const struct record *before, const struct record *after)
 {
-    if (after == SANDBOX_DELETED)
+    if (after->state == SANDBOX_DELETED)
         return 0;
-    return after == SANDBOX_STOPPED && before != after ? STORE_ROOM / 2 : STORE_ROOM;
+    if (after->state == SANDBOX_STOPPED && before->state != after->state)
+        return STORE_ROOM / 2;
+    return after->tokens != before->tokens ? STORE_ROOM_ENDS : STORE_ROOM;
 }
 
 /* The last thing that a step does: `committed` may be called before this returns. */
@@ -438,9 +440,8 @@ void sandbox_commit(struct sandbox *sandbox, struct record *next,
         return;
     }
     (void)snprintf(key, sizeof(key), "sandbox/%s", sandbox->id);
-    store_put_leaving(sandbox->engine->store, room_to_leave(sandbox->record->state, next->state),
-                      key, text, strlen(text), sandbox->record->revision, record_committed,
-                      sandbox);
+    store_put_leaving(sandbox->engine->store, room_to_leave(sandbox->record, next), key, text,
+                      strlen(text), sandbox->record->revision, record_committed, sandbox);
 }
 
 /* ---- being there ---- */

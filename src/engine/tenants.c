@@ -409,7 +409,7 @@ void engine_key_end(struct engine *engine, const struct engine_caller *caller, c
     *verb = (struct key_verb){.engine = engine, .ended = done, .arg = arg};
     memcpy(verb->id, key->id, sizeof(verb->id));
     (void)snprintf(name, sizeof(name), "key/%s", verb->id);
-    store_put(engine->store, name, NULL, 0, STORE_ANY, key_ended, verb);
+    store_put_leaving(engine->store, STORE_ROOM_ENDS, name, NULL, 0, STORE_ANY, key_ended, verb);
 }
 
 /* ---- the first key ---- */

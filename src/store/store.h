@@ -66,6 +66,8 @@ void store_put(struct store *store, const char *key, const void *data, size_t si
 
 /* Room that the log has on the disk beyond what is in use, for writes that make room on a disk that is full. */
 #define STORE_ROOM (4U << 20)
+/* Left by what ends keys and tokens, which must not wait for room. */
+#define STORE_ROOM_ENDS (STORE_ROOM - STORE_ROOM / 4)
 
 /* Takes that room, where it has not got it yet. Where the file system cannot keep any there is none. */
 int store_keep_room(struct store *store, struct error *err);

@@ -137,16 +137,35 @@ def test_on_a_full_disk_what_runs_runs_on_and_nothing_that_was_acknowledged_is_l
         again(client)
 
 
+def fill_store(small_disk, client, path):
+    small_disk.fill(left=0)
+
+    def is_full(number):
+        labels = {f"l{n}": f"{number}" * 500 for n in range(30)}
+        return client.ask("PATCH", path, {"labels": labels}).status != 200
+    assert any(is_full(number) for number in range(40)), "the store finds no more room"
+
+
+@pytest.mark.wall
+@pytest.mark.parametrize("small_disk", ["tmpfs"], indirect=True)
+def test_on_a_full_disk_keys_and_tokens_are_ended(small_disk):
+    with small_disk.client() as client:
+        path = make(client)
+        key = new_key(client)
+        token = client.post(f"{path}/tokens", {"verbs": ["look"]}).json["token"]
+        fill_store(small_disk, client, path)
+        assert client.delete(f"{path}/tokens").status == 204
+        assert client.delete(f"/v1/keys/{key['id']}").status == 204
+    for secret in (token, key["secret"]):
+        with small_disk.tcp(secret) as ended:
+            assert ended.get(path).status == 401
+
+
 @pytest.mark.parametrize("small_disk", SMALL_DISKS, indirect=True)
 def test_on_a_full_disk_sandboxes_are_stopped_and_deleted_to_make_room(small_disk):
     with small_disk.client() as client:
         paths = [make(client, name=f"n{i}") for i in range(4)]
-        small_disk.fill(left=0)
-
-        def is_full(number):
-            labels = {f"l{n}": f"{number}" * 500 for n in range(30)}
-            return client.ask("PATCH", paths[0], {"labels": labels}).status != 200
-        assert any(is_full(number) for number in range(40)), "the store finds no more room"
+        fill_store(small_disk, client, paths[0])
         for path in paths[:2]:
             answer = client.post(f"{path}/stop")
             assert (answer.status, answer.json["state"]) == (200, "stopped"), answer
