@@ -1,5 +1,6 @@
 /* Test builds can switch off what a kernel may lack, to run the fallbacks: COVE_TEST_OFF=idmap,...
- * "haste" is no kernel's: what hurries for a human then takes its time, for a machine that is slow.
+ * Two are no kernel's: without "haste" what hurries for a human takes its time, for a machine that is slow; without
+ * "mountnotes" there is no memory to note a mount.
  * Release builds have no such switch: no environment variable makes a box weaker. */
 #pragma once
 

@@ -6,6 +6,7 @@
 #include "base/kernel.h"
 #include "base/tenancy.h"
 #include "box/root.h"
+#include "box/switches.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -303,7 +304,8 @@ bool boxes_note_mount(struct boxed *boxed, const struct boxed_mount *mount)
 {
     if (boxed->mounts == NULL)
         boxed->mounts = calloc(KEEPER_MOUNTS_MAX, sizeof(*boxed->mounts));
-    if (boxed->mounts == NULL || boxed->mounts_count == KEEPER_MOUNTS_MAX)
+    if (boxed->mounts == NULL || boxed->mounts_count == KEEPER_MOUNTS_MAX ||
+        switched_off("mountnotes"))
         return false;
     boxed->mounts[boxed->mounts_count++] = *mount;
     return true;

@@ -159,11 +159,18 @@ static void find_end(const struct mount_change *change, const struct boxed *boxe
                         "the process that mounts has ended before it was done; ask again later");
 }
 
-/* Its process has ended, and `err` is what it said. */
-static void end(struct mount_change *change, struct error *err)
+static bool hangs(const struct mount_change *change)
+{
+    return change->pid > 0 && change->due_ns == 0;
+}
+
+/* Its process has ended, and `err` is what it said. True where it is mounted and is to be taken away: nobody is told that
+ * it is there. */
+static bool end(struct mount_change *change, struct error *err)
 {
     struct keeper *keeper = change->keeper;
     struct boxed *boxed = boxes_find(&keeper->boxes, change->box);
+    bool is_late = hangs(change);
 
     while (waitpid(change->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
@@ -174,21 +181,20 @@ static void end(struct mount_change *change, struct error *err)
     fd_close(&change->socket);
     change->pid = 0;
     if (err->code[0] != '\0')
-        return;
+        return false;
     if (boxed == NULL) {
         (void)error_set(err, "no_box", 0, "there is no such box any more");
-        return;
+        return false;
     }
-    if (!change->is_attach)
+    if (!change->is_attach) {
         forget(boxed, change->mount.target);
-    else if (!boxes_note_mount(boxed, &(struct boxed_mount){change->mount, change->device,
-                                                            change->inode, change->mount_id}))
-        (void)error_set(err, "capacity", ENOMEM, "there is no memory to note a mount");
-}
-
-static bool hangs(const struct mount_change *change)
-{
-    return change->pid > 0 && change->due_ns == 0;
+        return false;
+    }
+    if (boxes_note_mount(boxed, &(struct boxed_mount){change->mount, change->device, change->inode,
+                                                      change->mount_id}))
+        return is_late;
+    (void)error_set(err, "capacity", ENOMEM, "there is no memory to note a mount");
+    return true;
 }
 
 static void answer(struct mount_change *change, const struct error *err)
@@ -207,15 +213,17 @@ static void undo(struct mount_change *change);
 static void ended(struct source *source, uint32_t events)
 {
     struct mount_change *change = source->owner;
-    bool is_late = hangs(change);
+    bool is_unheard = change->asked == 0 && !change->is_attach;
     struct error err = {0};
+    bool must_go;
 
     (void)events;
-    end(change, &err);
-    if (is_late && change->is_attach && err.code[0] == '\0')
+    must_go = end(change, &err);
+    answer(change, &err);
+    if (must_go)
         undo(change);
-    else
-        answer(change, &err);
+    else if (is_unheard && err.code[0] != '\0')
+        keeper_say(err.code, "%s", err.text);
 }
 
 static struct mount_change *place_find(struct keeper *keeper, uint64_t box, struct error *err)

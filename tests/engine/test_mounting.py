@@ -56,6 +56,16 @@ def shown(client, path):
     return client.get(path).json["mounts"]
 
 
+@pytest.mark.wall
+def test_one_that_cannot_be_noted_is_taken_away_again(tmp_path, given, monkeypatch):
+    monkeypatch.setenv("COVE_TEST_OFF", "mountnotes")
+    with serving.Serve(tmp_path, config(given)) as serve, serve.client() as api:
+        path = make(api)
+        assert mount(api, path, read_only=True).refusal == (503, "capacity") and shown(api, path) == []
+        harness.wait_for(lambda: printed(api, path, "grep -c work/notes /proc/self/mountinfo; true") == "0\n",
+                         what="it to be taken away")
+
+
 def test_one_comes_and_goes_while_its_commands_run(api, box):
     revision = api.get(box).json["revision"]
     process = start(api, box, "until test -e /work/notes/a; do sleep 0.05; done; cat /work/notes/a")
