@@ -97,14 +97,31 @@ static int find_parent(int root, const char *target)
 
 /* ---- what is mounted ---- */
 
-/* Counts the mounts of the box of this id or, where it is 0, of this device, as long as the /proc here is the host's; -1
- * where nobody can tell. */
-static int count_mounts(int init, uint64_t mount_id, dev_t device)
+/* Copies a path of mountinfo, which has spaces and the like as \ooo. */
+static void unescape(const char *from, char place[PLAN_TARGET_MAX])
+{
+    size_t used = 0;
+
+    while (*from != '\0' && *from != ' ' && used < PLAN_TARGET_MAX) {
+        bool is_escaped = from[0] == '\\' && from[1] != '\0' && from[2] != '\0' && from[3] != '\0';
+
+        int code = is_escaped ? (from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0')
+                              : (unsigned char)*from;
+
+        place[used++] = (char)code;
+        from += is_escaped ? 4 : 1;
+    }
+    place[used < PLAN_TARGET_MAX ? used : 0] = '\0';
+}
+
+/* Counts the mounts of the box of this id, and says where the last is, or where `place` is NULL those of this device, as
+ * long as the /proc here is the host's; -1 where nobody can tell. */
+static int count_mounts(int init, uint64_t mount_id, char *place, dev_t device)
 {
     _cleanup_free_ char *line = NULL;
     unsigned id, major_number, minor_number;
     size_t room = 0;
-    int count = 0;
+    int count = 0, at;
     char path[64];
     FILE *file;
 
@@ -112,21 +129,25 @@ static int count_mounts(int init, uint64_t mount_id, dev_t device)
     file = fopen(path, "re");
     if (file == NULL)
         return -1;
-    while (getline(&line, &room, file) > 0)
+    while (getline(&line, &room, file) > 0) {
+        at = 0;
         // NOLINTNEXTLINE(cert-err34-c): they are the kernel's
-        if (sscanf(line, "%u %*u %u:%u", &id, &major_number, &minor_number) == 3)
-            count += mount_id != 0 ? id == mount_id : makedev(major_number, minor_number) == device;
+        if (sscanf(line, "%u %*u %u:%u %*s %n", &id, &major_number, &minor_number, &at) != 3 ||
+            (place != NULL ? id != mount_id : makedev(major_number, minor_number) != device))
+            continue;
+        if (place != NULL)
+            unescape(line + at, place);
+        count++;
+    }
     if (ferror(file) != 0)
         count = -1;
     (void)fclose(file);
     return count;
 }
 
-int attach_has(int init, uint64_t mount_id)
+int attach_find(int init, uint64_t mount_id, char place[PLAN_TARGET_MAX])
 {
-    int count = count_mounts(init, mount_id, 0);
-
-    return count > 0 ? 1 : count;
+    return count_mounts(init, mount_id, place, 0);
 }
 
 /* ---- mounting ---- */
@@ -250,7 +271,7 @@ int attach_mount(const struct attach_box *box, const struct box_bind *bind,
         return -1;
     if (look(root, &top) < 0)
         return error_set(err, "mount_failed", errno, "cannot look at the box's root");
-    held = box->own_root ? count_mounts(box->init, 0, device_of(&top)) : 0;
+    held = box->own_root ? count_mounts(box->init, 0, NULL, device_of(&top)) : 0;
     if (enter(box->init, err) < 0)
         return -1;
     if (mount_at(box, root, mount, bind->target, held < 0 ? 0 : HELD_MAX - held, err) == 0)
@@ -287,7 +308,7 @@ int attach_unmount(const struct attach_box *box, const char *target, const struc
         return error_set(err, "mount_failed", errno, "cannot go to the directory of %s", target);
     fd_close(&parent);
     box->begins(st.stx_mnt_id);
-    if (sys_umount(name, UMOUNT_NOFOLLOW) == 0) {
+    if (sys_umount(name, UMOUNT_NOFOLLOW | (what->is_forced ? MNT_DETACH : 0)) == 0) {
         if (box->own_root)
             release_above(root, target);
         return 0;

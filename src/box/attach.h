@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "box/box.h"
+#include "box/plan.h"
 #include "box/root.h"
 
 #include <stdbool.h>
@@ -20,7 +21,7 @@ struct attach_box {
     int init;
     /* Its root lies on its disk: what is above a mount is held there (own_root.c). */
     bool own_root;
-    /* Hears the id of the mount that comes or goes next: of whoever is killed then attach_has() tells the end. */
+    /* Hears the id of the mount that comes or goes next: of whoever is killed then attach_find() tells the end. */
     void (*begins)(uint64_t mount_id);
 };
 
@@ -29,6 +30,8 @@ struct attach_what {
     dev_t device;
     ino_t inode;
     uint64_t mount_id;
+    /* It goes also while programs use it. */
+    bool is_forced;
 };
 
 /* Mounts a directory as one at the start is mounted. Codes: "box_not_ready", "box_gone", "mount_failed", "mount_refused"
@@ -42,5 +45,6 @@ int attach_mount(const struct attach_box *box, const struct box_bind *bind,
 int attach_unmount(const struct attach_box *box, const char *target, const struct attach_what *what,
                    struct error *err);
 
-/* Tells whether a mount is anywhere in the box: 1, 0, or -1 where nobody can tell. No file system is asked for that. */
-int attach_has(int init, uint64_t mount_id);
+/* Finds where in the box a mount is now: 1, 0, or -1 where nobody can tell. A place that is too long is "". No file system
+ * is asked for that. */
+int attach_find(int init, uint64_t mount_id, char place[PLAN_TARGET_MAX]);

@@ -88,7 +88,9 @@ static _Noreturn void run(const struct mount_change *change, const struct boxed 
 
         (void)attach_mount(&box, &bind, &boxed->ids, &said.err);
     } else {
-        const struct attach_what what = {change->device, change->inode, change->mount_id};
+        /* Nobody waits for one that is undone. */
+        const struct attach_what what = {change->device, change->inode, change->mount_id,
+                                         .is_forced = change->asked == 0};
 
         (void)attach_unmount(&box, mount->target, &what, &said.err);
     }
@@ -142,21 +144,26 @@ static void say_hangs(const struct mount_change *change, struct error *err)
                     (int)(CHANGE_NS / 1000000000U));
 }
 
-/* Finds out how it ended, of a process that was killed before it could say so. */
-static void find_end(const struct mount_change *change, const struct boxed *boxed,
-                     struct error *err)
+/* Finds out how it ended, of a process that was killed before it could say so. True where it has mounted something that has
+ * not come to its target, and `mount` says where it is. */
+static bool find_end(struct mount_change *change, const struct boxed *boxed, struct error *err)
 {
+    char place[PLAN_TARGET_MAX] = "";
     int is_there = boxed != NULL && change->mount_id != 0
-                       ? attach_has(box_init(boxed->box), change->mount_id)
+                       ? attach_find(box_init(boxed->box), change->mount_id, place)
                        : -1;
+    bool is_astray = change->is_attach && is_there > 0 && strcmp(place, change->mount.target) != 0;
 
-    if (is_there == change->is_attach)
-        return;
+    if (is_there == change->is_attach && !is_astray)
+        return false;
     if (change->is_killed)
         say_hangs(change, err);
     else
         (void)error_set(err, "capacity", 0,
                         "the process that mounts has ended before it was done; ask again later");
+    if (is_astray && place[0] != '\0')
+        (void)snprintf(change->mount.target, sizeof(change->mount.target), "%s", place);
+    return is_astray;
 }
 
 static bool hangs(const struct mount_change *change)
@@ -170,18 +177,18 @@ static bool end(struct mount_change *change, struct error *err)
 {
     struct keeper *keeper = change->keeper;
     struct boxed *boxed = boxes_find(&keeper->boxes, change->box);
-    bool is_late = hangs(change);
+    bool is_late = hangs(change), is_astray = false;
 
     while (waitpid(change->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     if (!hear(change, err))
-        find_end(change, boxed, err);
+        is_astray = find_end(change, boxed, err);
     loop_remove(&keeper->loop, &change->ended);
     fd_close(&change->pidfd);
     fd_close(&change->socket);
     change->pid = 0;
     if (err->code[0] != '\0')
-        return false;
+        return is_astray;
     if (boxed == NULL) {
         (void)error_set(err, "no_box", 0, "there is no such box any more");
         return false;

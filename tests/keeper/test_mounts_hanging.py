@@ -72,11 +72,11 @@ def made(serve, key=None):
 
 
 @contextlib.contextmanager
-def mounting(serve, server, path):
+def mounting(serve, server, path, target=BELOW):
     """Mounts meanwhile; for what it was answered."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
-            yield pool.submit(mount, serve, path, BELOW)
+            yield pool.submit(mount, serve, path, target)
         except BaseException:
             server.kill()  # so that nothing is waited for
             raise
@@ -174,6 +174,26 @@ def test_a_mount_made_by_a_killed_process_is_kept(serve, silent):
 
 @pytest.mark.wall
 @pytest.mark.parametrize("silent", ["given"], indirect=True)
+def test_a_mount_that_a_killed_process_left_elsewhere_is_taken_away(serve, silent, tmp_path):
+    """At the target or nowhere; what is above was moved before it had looked where its mount is."""
+    (tmp_path / "given" / "x y" / "silent").mkdir(parents=True)
+    with serve.client() as client:
+        box = path_of(create(client))
+    assert mount(serve, box).status == 200
+    assert mount(serve, box, "/mnt/given/x y/silent", "silent").status == 200
+    with mounting(serve, silent, box, "/mnt/given/x y/silent/deep/given") as answer:
+        stopped(silent)
+        (tmp_path / "given" / "x y").rename(tmp_path / "given" / "z z")
+        take_too_long(serve)
+        assert answer.result().code == "capacity"
+    silent.send_signal(signal.SIGCONT)
+    harness.wait_for(lambda: prints(serve, box, "grep -c deep/given /proc/self/mountinfo; true") == "0\n" and
+                     not mounters(serve), what="it to be taken away")
+    assert shown(serve, box) == ["/mnt/given", "/mnt/given/x y/silent"]
+
+
+@pytest.mark.wall
+@pytest.mark.parametrize("silent", ["given"], indirect=True)
 def test_a_mount_that_comes_too_late_is_taken_away(serve, silent):
     """Nothing is mounted that is not shown."""
     box, _ = made(serve)
@@ -188,5 +208,5 @@ def test_a_mount_that_comes_too_late_is_taken_away(serve, silent):
     assert shown(serve, box) == ["/mnt/silent"]
     assert prints(serve, box, "grep -c given /proc/self/mountinfo") == "1\n", "nobody could look"
     silent.send_signal(signal.SIGUSR2)
-    harness.wait_for(lambda: not mounters(serve), what="it to be taken away")
-    assert prints(serve, box, "grep -c given /proc/self/mountinfo") == "0\n"
+    harness.wait_for(lambda: prints(serve, box, "grep -c given /proc/self/mountinfo") == "0\n" and not mounters(serve),
+                     what="it to be taken away")
