@@ -87,7 +87,7 @@ void http_conn_cut(struct http_conn *conn)
         return;
     }
     if (request) {
-        (void)http_request_hold(request, 0);
+        http_request_let_go(request);
     }
     close_conn(conn);
     conn->request = NULL;

@@ -123,7 +123,8 @@ int http_listen(struct http_server *server, int socket, struct error *err);
  * others stand in a line of its own, so that an owner of many connections does not keep others waiting. The
  * connection stays its for those that follow.
  * False: the owner has as many requests under way as there are places without any, or, where anybody may send
- * them (`is_public`), half as many; this one is to be refused. Called once for a request. */
+ * them (`is_public`), half as many, or there is no room for its header in the owner's share of limits.held_bytes; this one is
+ * to be refused. Called once for a request. */
 bool http_lane(struct http_request *request, const char *name, bool is_public);
 
 /* Takes no more connections and no more requests on those there are; `done` when the last request is
@@ -214,6 +215,8 @@ void http_stream(struct http_request *request, unsigned status, const char *cont
  * goes on writing beyond twice the limit has his client cut off. */
 size_t http_write(struct http_request *request, const void *data, size_t size);
 void http_on_drained(struct http_request *request, void (*drained)(void *arg), void *arg);
+/* How many bytes its client has still to take. */
+size_t http_waiting(const struct http_request *request);
 /* The answer is complete; the request is gone. */
 void http_finish(struct http_request *request);
 /* He may not ask any more: who was told to wait for `gone` is told so soon, from the loop, and a WebSocket

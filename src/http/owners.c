@@ -3,7 +3,7 @@
  * A connection is its last request's owner's; before the first it is a stranger's and counts to its house, for
  * behind a proxy all owners live in one. An owner may have as many requests under way as there are places
  * without any: alone half of all places, the next one a quarter. So no owner takes the last place, and one that
- * comes late always finds some. It is the same with bytes of bodies, of which no owner has more than a quarter. */
+ * comes late always finds some. It is the same with bytes of headers and bodies, of which no owner has more than a quarter. */
 #include "http/parts.h"
 
 #include <stdlib.h>
@@ -98,6 +98,7 @@ bool http_request_hold(struct http_request *request, size_t bytes)
     if (!conn) {
         return true;
     }
+    bytes += request->is_charged ? request->size : 0;
     held = conn->owner ? &conn->owner->held : &server->held_houses[conn->peer.is_unix][conn->house];
     left = server->limits.held_bytes - server->held_bytes;
     most = server->limits.held_bytes / 4;
@@ -113,6 +114,12 @@ bool http_request_hold(struct http_request *request, size_t bytes)
     *held = *held - request->held + bytes;
     request->held = bytes;
     return true;
+}
+
+void http_request_let_go(struct http_request *request)
+{
+    request->is_charged = false;
+    (void)http_request_hold(request, 0);
 }
 
 bool http_conn_own(struct http_conn *conn, const char *name)
@@ -150,6 +157,11 @@ bool http_lane(struct http_request *request, const char *name, bool is_public)
     is_unix = conn->peer.is_unix;
     free_places = server->limits.connections - server->at_work[is_unix];
     if (owner->at_work[is_unix] >= (is_public ? free_places / 2 : free_places)) {
+        return false;
+    }
+    request->is_charged = true;
+    if (!http_request_hold(request, request->body.size)) {
+        request->is_charged = false;
         return false;
     }
     conn->is_at_work = true;

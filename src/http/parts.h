@@ -197,7 +197,9 @@ struct http_request {
     struct http_proxy *proxy;
     unsigned status;         /* of the answer; 0: none yet */
     uint64_t received, sent; /* that its connection had, which is gone */
-    size_t held;             /* of its body, or message, as it counts in the server's */
+    size_t size;             /* of its header and what is kept beside that; 0: it is a usual one */
+    size_t held;             /* of that, its body or message, as it counts in the server's */
+    bool is_charged;         /* for its size, too: its owner is known */
     void (*over)(const struct http_request *request, unsigned status, void *data);
     void *over_data; /* both the server's, who may be gone before */
     void *user;
@@ -376,9 +378,12 @@ size_t http_owner_places(const struct http_conn *conn);
 bool http_conn_own(struct http_conn *conn, const char *name);
 /* Its request is over. */
 void http_owner_done(struct http_conn *conn);
-/* Charges so many bytes in all of a request's body or message to the owner, or else to the house. False, and nothing is
- * changed: there is no room for more, as none has more than a quarter, but always enough for one body. */
+/* Charges so many bytes in all of a request's body or message to the owner, and its header with them, or else to the house.
+ * False, and nothing is changed: there is no room for more, as none has more than a quarter, but always enough for one
+ * body. */
 bool http_request_hold(struct http_request *request, size_t bytes);
+/* Charges it no more: it is over. */
+void http_request_let_go(struct http_request *request);
 
 /* ---- server.c ---- */
 

@@ -339,6 +339,7 @@ static void end(struct http_proxy *proxy)
 
     request->proxy = NULL;
     let_go(proxy);
+    http_request_let_go(request);
     http_request_part(request);
     conn->request = NULL;
     request->conn = NULL;

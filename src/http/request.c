@@ -14,6 +14,8 @@
 
 /* More of the header than this is an error of the caller's, who is not served. */
 #define EXTRA_MAX ((size_t)64 * 1024)
+/* As large as those of usual clients are, whose number is bounded: larger ones count to their owner. */
+#define HEADER_FREE 4096
 
 static const char *reason(unsigned status)
 {
@@ -72,6 +74,7 @@ struct http_request *http_request_new(struct http_conn *conn, size_t text_size)
     }
     memset(request, 0, offsetof(struct http_request, params));
     request->pipe = -1;
+    request->size = text_size > HEADER_FREE ? sizeof(*request) + text_size : 0;
     request->params_count = 0;
     request->head.fields_count = 0;
     request->head.query_count = 0;
@@ -115,7 +118,7 @@ void http_request_free(struct http_request *request)
     if (request->free_user) {
         request->free_user(request->user);
     }
-    (void)http_request_hold(request, 0);
+    http_request_let_go(request);
     http_websocket_free(request->websocket);
     http_bytes_free(&request->body);
     http_bytes_free(&request->extra);
@@ -472,6 +475,11 @@ void http_write_pipe(struct http_request *request, int pipe, size_t size, void (
     request->pipe_arg = arg;
     /* From the loop, so that nobody has more than his turn. */
     http_conn_kick(conn);
+}
+
+size_t http_waiting(const struct http_request *request)
+{
+    return request->conn ? http_conn_waits(request->conn) : 0;
 }
 
 void http_on_drained(struct http_request *request, void (*drained)(void *arg), void *arg)

@@ -355,6 +355,7 @@ void http_server_shed(struct http_server *server)
         http_conn_cut(victim);
         /* Now, and not when the loop has closed its handles: that is what it is about. */
         http_bytes_free(&victim->out);
+        http_bytes_free(&victim->behind);
     }
 }
 

@@ -302,7 +302,7 @@ static void end(struct http_request *request, unsigned code)
     struct http_websocket *websocket = request->websocket;
     struct http_conn *conn = request->conn;
 
-    (void)http_request_hold(request, 0);
+    http_request_let_go(request);
     http_request_part(request);
     conn->request = NULL;
     request->conn = NULL;

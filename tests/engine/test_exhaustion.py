@@ -337,6 +337,33 @@ def test_input_that_commands_do_not_read_is_their_tenants(two_tenants):
                      what="room for another input")
 
 
+def follow(stack, serve, secret, process):
+    """The status of an answer without end, of which its client then reads nothing."""
+    client = stack.enter_context(contextlib.closing(socket.socket(socket.AF_UNIX)))
+    client.settimeout(20 * harness.PATIENCE)
+    client.connect(str(serve.socket))
+    client.sendall(f"GET {process}/follow HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n\r\n".encode())
+    return int(client.recv(12).split()[1])
+
+
+def test_what_clients_of_streams_do_not_read_is_their_tenants(two_tenants):
+    """A tenant has 16 MiB, which some dozens of streams fill that are as much behind as each may be."""
+    serve, full, late = two_tenants
+    process = start(full, make(full), "head -c 3000000 /dev/zero | tr '\\0' '\\1'; exec sleep 1000")
+    before = memory_of(serve)
+    with contextlib.ExitStack() as stack:
+        answers = [follow(stack, serve, full.key, process) for _ in range(150)]
+        assert answers.count(200) >= 25, answers
+        harness.wait_for(lambda: follow(stack, serve, full.key, process) == 429, what="a share that is used up")
+        assert memory_of(serve) - before < 30
+        refused = full.get(f"{process}/follow")
+        assert refused.refusal == (429, "too_many_requests") and "of the tenant keep" in refused.json["detail"], refused
+        theirs = start(late, make(late), "seq 100000; exec sleep 1000")
+        assert follow(stack, serve, late.key, theirs) == 200
+        assert printed(full, process.split("/processes")[0], "echo on") == "on\n", "all else goes on"
+    harness.wait_for(lambda: follow(stack, serve, full.key, process) == 200, what="room for another stream")
+
+
 def test_answers_that_are_gathered_are_their_tenants(two_tenants):
     serve, full, late = two_tenants
     path = make(full, resources={"cpus": 0.2, "memory_bytes": 256 << 20})

@@ -402,6 +402,23 @@ def test_all_bodies_together_have_a_limit(serve):
         server.until("held", 0)
 
 
+@pytest.mark.wall
+def test_headers_of_requests_that_stay_count_to_their_owner(serve):
+    server = serve("unix", held_bytes=1_000_000, body_bytes=100_000)
+
+    def follow(stack, owner):
+        client = stack.enter_context(server.connect())
+        client.sendall(b"GET /follow HTTP/1.1\r\nHost: x\r\nX-Owner: %s\r\nX-Fill: %s\r\n\r\n" % (owner, b"a" * 20_000))
+        return status(read_until(client, b"\r\n\r\n"))
+
+    for _ in range(2):
+        with contextlib.ExitStack() as stack:
+            answers = [follow(stack, b"full") for _ in range(30)]
+            assert 2 < answers.count(200) < 13 and answers[-1] == 429
+            assert follow(stack, b"late") == 200
+        server.until("held", 0)
+
+
 def test_connections_beyond_the_limit_are_told(serve):
     server = serve("unix", connections=3)
     held = [server.connect() for _ in range(3)]

@@ -481,6 +481,10 @@ void job_answer_bytes(struct job *job, unsigned status, const char *content_type
 
 bool job_stream_sized(struct job *job, unsigned status, const char *content_type, uint64_t length)
 {
+    if (!streams_may_begin(job)) {
+        job_fail_kept(job);
+        return false;
+    }
     bool is_head = strcmp(http_method(job->request), "HEAD") == 0;
     struct native *native = job->native;
     struct once *once = job->once;

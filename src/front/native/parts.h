@@ -46,6 +46,8 @@ struct streamer {
     TAILQ_ENTRY(streamer) next, turn;
     TAILQ_HEAD(waiting_streams, stream) waiting; /* for a turn, the longest first */
     size_t streams;
+    /* That its clients have still to take. */
+    size_t bytes;
     char tenant[64];
 };
 TAILQ_HEAD(streamers, streamer);
@@ -70,8 +72,10 @@ struct native {
     struct once_table *once;
     struct stream *streams;
     struct streamers streamers,
-        turning;              /* all tenants with streams; whose turn it is, the first one's */
-    size_t turns;             /* streams that wait for one */
+        turning;  /* all tenants with streams; whose turn it is, the first one's */
+    size_t turns; /* streams that wait for one */
+    /* That clients of all streams have still to take. */
+    size_t streamed;
     struct watcher *watchers; /* files_watch.c */
     struct besides besides;
     /* For the metrics: */
@@ -246,7 +250,11 @@ struct stream {
     void (*end)(struct stream *stream);
     uint64_t written_ms, end_ms; /* monotonic; 0: it has no end */
     size_t turn_bytes;
+    /* Bytes that its client had still to take when that was looked at last. */
+    size_t waiting;
     bool has_keepalive, is_full, wants_turn;
+    /* It has something to send, and its tenant no room for it. */
+    bool is_held;
 };
 /* After job_stream(). `more` is called when stream_send() was false and one may go on; streams have turns, and so have
  * tenants with streams. */
@@ -257,8 +265,10 @@ void stream_remove(struct stream *stream);
 int stream_query(const struct job *job, uint64_t *for_ms, struct error *err);
 /* After stream_add(): `end`, which finishes the answer, is called after so long; 0: never. */
 void stream_end_after(struct stream *stream, uint64_t for_ms, void (*end)(struct stream *stream));
-/* Sends what was printed since job_out(). False: the client has enough to read, or others have their
- * turn now; `more` follows. */
+/* False while what waits for clients of the tenant's streams is its share of what may: then none begins. */
+bool streams_may_begin(const struct job *job);
+/* Sends what was printed since job_out(). False: the client, or clients of the tenant, have enough to read, or others have
+ * their turn now; `more` follows. */
 bool stream_send(struct stream *stream);
 /* There is something to send: `more` is called now, or, if the tenant has more than a few streams, in its turn, or when
  * the client has read. */

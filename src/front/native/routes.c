@@ -163,6 +163,7 @@ void native_fill(struct native *native, struct http_options *http)
     http->routes_count = ROWS;
     http->data = native;
     http->limits.backlog_bytes = NATIVE_BACKLOG;
+    http->limits.waiting_bytes = (size_t)engine_memory_kept();
     http->find_owner = admit_find_owner;
     http->admit = admit_request;
     http->handle = bodies_take;

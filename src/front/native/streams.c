@@ -4,6 +4,7 @@
 #include "front/native/parts.h"
 
 #include "base/clock.h"
+#include "base/tenancy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,25 @@ static uint64_t now_ms(void)
 
 static void turn(uv_idle_t *idle);
 
+/* ---- the share of a tenant ---- */
+
+static void count(struct stream *stream, size_t waiting)
+{
+    if (stream->streamer == NULL)
+        return;
+    stream->job->native->streamed += waiting - stream->waiting;
+    stream->streamer->bytes += waiting - stream->waiting;
+    stream->waiting = waiting;
+}
+
+static bool is_over(const struct native *native, const struct streamer *streamer)
+{
+    uint64_t most = engine_memory_kept();
+    uint64_t all = native->streamed < most ? native->streamed : most;
+
+    return streamer != NULL && !tenancy_may_have(most, all, streamer->bytes, 0);
+}
+
 /* ---- the timer and the idler: made when they are needed first ---- */
 
 static uint64_t next_tick(const struct native *native, uint64_t now)
@@ -34,12 +54,31 @@ static uint64_t next_tick(const struct native *native, uint64_t now)
     return wait;
 }
 
+static void turn_want(struct stream *stream);
+
+/* What clients have taken makes room for others of their tenant. */
+static void look_for_room(struct native *native)
+{
+    struct stream *stream;
+
+    for (stream = native->streams; stream != NULL; stream = stream->next)
+        count(stream, http_waiting(stream->job->request));
+    for (stream = native->streams; stream != NULL; stream = stream->next) {
+        if (!stream->is_held || is_over(native, stream->streamer))
+            continue;
+        stream->is_held = false;
+        if (!stream->is_full)
+            turn_want(stream);
+    }
+}
+
 static void tick(uv_timer_t *timer)
 {
     static const char line[] = "{\"type\":\"keepalive\"}\n";
     struct native *native = timer->data;
     uint64_t now = now_ms();
 
+    look_for_room(native);
     for (struct stream *stream = native->streams, *next; stream != NULL; stream = next) {
         next = stream->next;
         if (stream->end_ms != 0 && now >= stream->end_ms) {
@@ -102,6 +141,20 @@ static struct stream *turn_take(struct native *native)
     return stream;
 }
 
+/* Or it waits until clients of its tenant have taken more. */
+static void go_on(struct stream *stream)
+{
+    struct native *native = stream->job->native;
+
+    if (!is_over(native, stream->streamer)) {
+        stream->more(stream);
+        return;
+    }
+    stream->is_held = true;
+    if (!uv_is_active((uv_handle_t *)native->timer))
+        (void)uv_timer_start(native->timer, tick, TICK_MS, TICK_MS);
+}
+
 /* So many as wait now, of each tenant the longest waiting first; who wants another stands at the end of its line.
  * `more` may end any stream. With a thousand of them this takes its time, so the loop hears others in
  * between. */
@@ -112,9 +165,7 @@ static void turn(uv_idle_t *idle)
 
     for (size_t left = native->turns; left > 0 && native->turns > 0 && now_ms() - begun < TURNS_MS;
          left--) {
-        struct stream *stream = turn_take(native);
-
-        stream->more(stream);
+        go_on(turn_take(native));
     }
     if (native->turns == 0)
         (void)uv_idle_stop(idle);
@@ -172,6 +223,7 @@ static void drained(void *arg)
     struct stream *stream = arg;
 
     stream->is_full = false;
+    count(stream, http_waiting(stream->job->request));
     stream_news(stream);
 }
 
@@ -230,6 +282,7 @@ void stream_remove(struct stream *stream)
     struct native *native = stream->job->native;
 
     turn_drop(stream);
+    count(stream, 0);
     streamer_release(native, stream->streamer);
     stream->streamer = NULL;
     *(stream->previous != NULL ? &stream->previous->next : &native->streams) = stream->next;
@@ -258,19 +311,32 @@ void stream_end_after(struct stream *stream, uint64_t for_ms, void (*end)(struct
 
 void stream_news(struct stream *stream)
 {
-    if (stream->is_full || stream->wants_turn)
+    if (stream->is_full || stream->wants_turn || stream->is_held)
         return;
     if (stream->streamer != NULL && stream->streamer->streams > FEW)
         turn_want(stream);
     else
-        stream->more(stream);
+        go_on(stream);
+}
+
+bool streams_may_begin(const struct job *job)
+{
+    const struct native *native = job->native;
+    const struct streamer *streamer;
+
+    TAILQ_FOREACH(streamer, &native->streamers, next)
+    if (strcmp(streamer->tenant, job->caller.tenant) == 0)
+        break;
+    return !is_over(native, streamer);
 }
 
 bool stream_sent(struct stream *stream, size_t size, size_t waiting)
 {
     stream->written_ms = now_ms();
     stream->turn_bytes += size;
-    stream->is_full = waiting > NATIVE_BACKLOG;
+    count(stream, waiting);
+    stream->is_full = waiting > NATIVE_BACKLOG ||
+                      (waiting > 0 && is_over(stream->job->native, stream->streamer));
     if (stream->is_full || stream->turn_bytes < TURN_BYTES || stream->streamer == NULL)
         return !stream->is_full;
     stream->turn_bytes = 0;
