@@ -9,7 +9,7 @@ import pytest
 
 import harness
 import serving
-from sandboxes import make
+from sandboxes import make, new_key
 from terminals import Watcher
 
 BEGUN = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel", "target",
@@ -154,16 +154,33 @@ def test_a_flood_of_refusals_is_counted_and_not_written(serve):
     harness.wait_for(counted, 30 * harness.PATIENCE, "the line that counts")
 
 
-def test_a_key_that_reads_much_has_its_share(serve, api):
-    count, asked, begun = 4000, b"GET /v1/kernels HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100, time.monotonic()
-    before = len(lines(serve))
+def ask_much(serve, count, path, status, key=None):
+    authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+    asked = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\n".encode() * 100
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
         client.connect(str(serve.socket))
         for _ in range(count // 100):
             client.sendall(asked)
             answered = b""
-            while answered.count(b"HTTP/1.1 200") < 100:
+            while answered.count(b"HTTP/1.1 %d" % status) < 100:
                 answered += client.recv(1 << 20)
+
+
+@pytest.mark.wall
+def test_refusals_of_a_tenant_hide_none_of_another(serve, api):
+    loud, other = (new_key(api, tenant=f"refused-{name}")["secret"] for name in ("a", "b"))
+    with serve.tcp(other) as quiet:
+        for _ in range(4):
+            ask_much(serve, 300, "/v1/sandboxes/none", 404, loud)
+            answer = quiet.get("/v1/sandboxes/none")
+            assert answer.status == 404
+            noted(serve, answer)
+
+
+def test_a_key_that_reads_much_has_its_share(serve, api):
+    count, begun = 4000, time.monotonic()
+    before = len(lines(serve))
+    ask_much(serve, count, "/v1/kernels", 200)
     may = 1000 * (time.monotonic() - begun + 2)
     written = 0
 

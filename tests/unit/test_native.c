@@ -753,13 +753,13 @@ static void test_holds(void)
 
 /* ---- shares of the audit log ---- */
 
-static unsigned lines_of(struct account_shares *shares, const char *tenant, bool is_read,
+static unsigned lines_of(struct account_shares *shares, const char *tenant, enum account_kind kind,
                          uint64_t second)
 {
     unsigned lines = 0;
 
     for (unsigned i = 0; i < 3 * ACCOUNT_SHARE; i++)
-        lines += account_share_may(shares, tenant, is_read, second);
+        lines += account_share_may(shares, tenant, kind, second);
     return lines;
 }
 
@@ -767,13 +767,17 @@ static void test_shares(void)
 {
     struct account_shares shares = {.second = 0};
 
-    CHECK(lines_of(&shares, "a", true, 1) == ACCOUNT_SHARE, "no more than its share");
+    CHECK(lines_of(&shares, "a", ACCOUNT_READ, 1) == ACCOUNT_SHARE, "no more than its share");
     CHECK(shares.left_out == 2UL * ACCOUNT_SHARE, "the others are counted: %llu",
           (unsigned long long)shares.left_out);
-    CHECK(account_share_may(&shares, "a", false, 1), "what it changes has a share of its own");
-    CHECK(lines_of(&shares, "b", true, 1) == ACCOUNT_SHARE, "and so has another tenant");
-    CHECK(lines_of(&shares, "a", false, 1) == ACCOUNT_SHARE - 1, "no more of changes either");
-    CHECK(account_share_may(&shares, "a", true, 2), "a second later");
+    CHECK(account_share_may(&shares, "a", ACCOUNT_CHANGE, 1),
+          "what it changes has a share of its own");
+    CHECK(lines_of(&shares, "b", ACCOUNT_READ, 1) == ACCOUNT_SHARE, "and so has another tenant");
+    CHECK(lines_of(&shares, "a", ACCOUNT_CHANGE, 1) == ACCOUNT_SHARE - 1,
+          "no more of changes either");
+    CHECK(lines_of(&shares, "a", ACCOUNT_REFUSAL, 1) == ACCOUNT_REFUSALS, "fewer of refusals");
+    CHECK(account_share_may(&shares, "b", ACCOUNT_REFUSAL, 1), "which hide none of another tenant");
+    CHECK(account_share_may(&shares, "a", ACCOUNT_READ, 2), "a second later");
     account_shares_forget(&shares);
 }
 

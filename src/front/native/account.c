@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define REFUSED_A_SECOND 100
 #define NOBODY_A_SECOND 10 /* of these, of callers who are nobody */
 #define FAILED_A_SECOND 1
 #define KEYS_A_SECOND 1
@@ -206,8 +205,7 @@ static bool pace_may(struct account_pace *pace, unsigned most)
 static void tell_left_out(struct native *native, struct out *out)
 {
     struct account *account = &native->account;
-    uint64_t count = account->refused.left_out + account->nobody.left_out +
-                     account->shares.left_out;
+    uint64_t count = account->nobody.left_out + account->shares.left_out;
 
     if (count == 0)
         return;
@@ -218,15 +216,16 @@ static void tell_left_out(struct native *native, struct out *out)
     out_object_end(out);
     if (!out->has_failed)
         audit_add(native->options.audit, out->data, out->used);
-    account->refused.left_out = account->nobody.left_out = account->shares.left_out = 0;
+    account->nobody.left_out = account->shares.left_out = 0;
 }
 
-static bool is_in_share(const struct job *job)
+static bool is_in_share(const struct job *job, bool is_refused)
 {
     const char *method = http_method(job->request);
     bool is_read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    enum account_kind kind = is_refused ? ACCOUNT_REFUSAL : is_read ? ACCOUNT_READ : ACCOUNT_CHANGE;
 
-    return account_share_may(&job->native->account.shares, job->caller.tenant, is_read,
+    return account_share_may(&job->native->account.shares, job->caller.tenant, kind,
                              clock_monotonic_ns() / 1000000000U);
 }
 
@@ -243,8 +242,7 @@ static bool has_line(struct native *native, const struct http_request *request,
     struct account *account = &native->account;
 
     if (!is_nobody(job))
-        return is_refusal(status) ? pace_may(&account->refused, REFUSED_A_SECOND)
-                                  : is_in_share(job);
+        return is_in_share(job, is_refusal(status));
     if (is_open(native, http_route(request)) && !is_refusal(status))
         return false;
     return pace_may(&account->nobody, NOBODY_A_SECOND);
@@ -326,8 +324,7 @@ void account_run(struct job *job, const char *kernel, const char *end, const cha
     struct native *native = job->native;
     struct out *out = &native->account_out;
 
-    if (native->options.audit == NULL ||
-        !(code != NULL ? pace_may(&native->account.refused, REFUSED_A_SECOND) : is_in_share(job)))
+    if (native->options.audit == NULL || !is_in_share(job, code != NULL))
         return;
     tell_left_out(native, out);
     out_reset(out, NATIVE_KEPT_BYTES);
@@ -350,7 +347,7 @@ void account_began(struct job *job)
     if (job->has_begun)
         return;
     job->has_begun = true;
-    if (native->options.audit == NULL || !is_in_share(job))
+    if (native->options.audit == NULL || !is_in_share(job, false))
         return;
     tell_left_out(native, out);
     out_reset(out, NATIVE_KEPT_BYTES);

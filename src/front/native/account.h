@@ -23,9 +23,9 @@ struct account_pace {
 };
 
 struct account {
-    /* Refusals are cheap to cause, so there is a bound on how many lines of a second they get; a closer one
-     * for callers who are nobody. */
-    struct account_pace refused, nobody;
+    /* Refusals are cheap to cause, so there is a bound on how many lines of a second those of callers get who are
+     * nobody. */
+    struct account_pace nobody;
     struct account_shares shares; /* of all other lines */
     /* In the log: those that a client, or its sandbox, can cause at will; and those of a full host. */
     struct account_pace failed, full;

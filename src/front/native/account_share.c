@@ -27,11 +27,11 @@ static struct account_share *share_of(struct account_shares *shares, const char 
     return share;
 }
 
-bool account_share_may(struct account_shares *shares, const char *tenant, bool is_read,
+bool account_share_may(struct account_shares *shares, const char *tenant, enum account_kind kind,
                        uint64_t second)
 {
+    unsigned most = kind == ACCOUNT_REFUSAL ? ACCOUNT_REFUSALS : ACCOUNT_SHARE;
     struct account_share *share;
-    unsigned *taken;
 
     if (second != shares->second)
         account_shares_forget(shares);
@@ -39,11 +39,10 @@ bool account_share_may(struct account_shares *shares, const char *tenant, bool i
     share = share_of(shares, tenant);
     if (share == NULL)
         return true; /* rather a line too many than none */
-    taken = is_read ? &share->reads : &share->changes;
-    if (*taken >= ACCOUNT_SHARE) {
+    if (share->taken[kind] >= most) {
         shares->left_out++;
         return false;
     }
-    ++*taken;
+    share->taken[kind]++;
     return true;
 }

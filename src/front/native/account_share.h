@@ -1,6 +1,6 @@
 /* A tenant's share of the lines of a second in the audit log, which has so many bytes for all: else a key that only
- * reads could push out what everybody did. What a tenant changes has a share apart from what it reads, which is
- * cheaper. */
+ * reads could push out what everybody did. What a tenant changes, what it reads, which is cheaper, and what it is refused,
+ * which is cheapest, have shares of their own. */
 #pragma once
 
 #include "engine/map.h"
@@ -9,12 +9,16 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+enum account_kind { ACCOUNT_READ, ACCOUNT_CHANGE, ACCOUNT_REFUSAL, ACCOUNT_KINDS };
+
 #define ACCOUNT_SHARE 1000
+#define ACCOUNT_REFUSALS 100
 
 struct account_share {
     LIST_ENTRY(account_share) next;
     char tenant[64];
-    unsigned reads, changes; /* that had a line */
+    /* Of each kind, that had a line. */
+    unsigned taken[ACCOUNT_KINDS];
 };
 
 struct account_shares {
@@ -24,6 +28,6 @@ struct account_shares {
 };
 
 /* True: this line is one of the share of this second; else it is counted. */
-bool account_share_may(struct account_shares *shares, const char *tenant, bool is_read,
+bool account_share_may(struct account_shares *shares, const char *tenant, enum account_kind kind,
                        uint64_t second);
 void account_shares_forget(struct account_shares *shares);
