@@ -9,12 +9,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define USER_MAX 256
-#define TURN_FRAMES 256 /* the same, where little stands in each */
+#define TURN_FRAMES 64 /* the same, where little stands in each */
 #define TIDY_MS 10000
 #define HEAD_BYTES sizeof(struct tool_head)
 
@@ -69,7 +70,12 @@ static void output_ready(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     files_watch_stop(watch);
-    tell_news(watch->files);
+    task_ready(&watch->files->task);
+}
+
+static void on_turn(struct task *task)
+{
+    tell_news((struct files *)(void *)((char *)task - offsetof(struct files, task)));
 }
 
 void files_watch_set(struct watch *watch, int events, uv_poll_cb ready)
@@ -100,6 +106,7 @@ static void unlist(struct files *files)
     if (engine == NULL)
         return;
     sandbox = map_get(&engine->ids, files->sandbox);
+    task_drop(&files->task);
     clock_clear(engine->clock, &files->patience);
     if (files->tool != NULL)
         tool_cancel(files->tool);
@@ -388,6 +395,8 @@ struct files *engine_files(struct engine *engine, const struct engine_caller *ca
     files->timeout_ms = spec->timeout_ms;
     files->calls = *calls;
     files->arg = arg;
+    files->task = (struct task){.share = shares_turns(engine, sandbox->record->tenant),
+                                .run = on_turn};
     files->ours[0] = files->ours[1] = files->frames[0] = files->frames[1] = -1;
     files->feed[0] = files->feed[1] = -1;
     files->wants_news = true;
@@ -594,7 +603,7 @@ static bool is_turn_over(struct files *files)
         return false;
     files->turn = 0;
     files->wants_news = true;
-    files_put_off(files);
+    task_ready(&files->task);
     return true;
 }
 

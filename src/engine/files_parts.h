@@ -4,6 +4,7 @@
 #include "box/tool/tool.h"
 #include "engine/files.h"
 #include "engine/parts.h"
+#include "net/turns.h"
 
 #include <uv.h>
 
@@ -29,6 +30,8 @@ struct files {
     uint64_t timeout_ms;
     struct files_calls calls;
     void *arg;
+    /* What comes is taken in the tenant's turns. */
+    struct task task;
 
     struct tool *tool;
     struct watch *output, *input;

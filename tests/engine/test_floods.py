@@ -5,7 +5,9 @@ import fcntl
 import http.client
 import io
 import os
+import re
 import select
+import signal
 import socket
 import statistics
 import tarfile
@@ -18,7 +20,7 @@ import pytest
 import harness
 import serving
 from files import Files
-from sandboxes import made, new_key
+from sandboxes import made, new_key, parent_of, printed, start
 
 MIB = 1 << 20
 SMALL = {"disk_bytes": 64 * MIB, "memory_bytes": 256 * MIB}
@@ -430,3 +432,56 @@ def test_uploads_of_which_nothing_comes_give_way(serve, crowded):
         client.close()
     harness.wait_for(lambda: files.tools() == 0, 30 * harness.PATIENCE, "the end of the tools")
     assert files.run("ls -A /tmp").split() == ["large"], "nothing is left of what was not whole"
+
+
+# ---- watches of what changes much --------------------------------------------------------------
+
+def rounds_above(client, seconds):
+    """Rounds of the engine's loop that took more CPU."""
+    found = dict(re.findall(r'cove_loop_turn_cpu_seconds_bucket\{le="([^"]+)"\} (\d+)', client.get("/metrics").bytes.decode()))
+    return int(found["+Inf"]) - int(found[seconds])
+
+
+def test_watches_of_a_busy_directory_take_turns(serve, api):
+    """Their tools have told of more than a round may take when the engine looks."""
+    with contextlib.ExitStack() as stack:
+        boxes = [stack.enter_context(made(serve)) for _ in range(2)]
+        for box in boxes:
+            printed(api, box, "mkdir /tmp/w; cd /tmp/w; seq 400 | xargs touch")
+        watches = [serving.Lines(stack.enter_context(serve.client()), f"{box}/files/watch", {"path": "/tmp/w"})
+                   for _ in range(60) for box in boxes]
+        for watch in watches:
+            assert next(watch)["type"] == "watching"
+        before = rounds_above(api, "0.005")
+        for number, box in enumerate(boxes):
+            start(api, box, f"cd /tmp/w; sleep 0.2; seq 400 | xargs touch; seq 400 | xargs chmod 600; exec sleep 1234.{number}")
+        engine = serve.engine_pid()
+        os.kill(engine, signal.SIGSTOP)
+        try:
+            harness.wait_for(lambda: parent_of(serve, b"1234.0") and parent_of(serve, b"1234.1"), what="the end of the changes")
+        finally:
+            os.kill(engine, signal.SIGCONT)
+        for watch in watches:
+            for _ in range(400):
+                next(watch)
+        assert rounds_above(api, "0.005") == before
+
+
+def test_followers_that_come_at_once_take_turns(serve, api):
+    with made(serve) as path, contextlib.ExitStack() as stack:
+        process = start(api, path, "head -c 3000000 /dev/zero | tr '\\0' '\\1'; exec sleep 1000")
+        harness.wait_for(lambda: api.get(process).json["stdout"]["bytes"] == 3000000, what="all that it prints")
+        clients = [stack.enter_context(contextlib.closing(socket.socket(socket.AF_UNIX))) for _ in range(300)]
+        for client in clients:
+            client.connect(str(serve.socket))
+        before = rounds_above(api, "0.0025")
+        engine = serve.engine_pid()
+        os.kill(engine, signal.SIGSTOP)
+        try:
+            for client in clients:
+                client.sendall(f"GET {process}/follow HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        finally:
+            os.kill(engine, signal.SIGCONT)
+        for client in clients:
+            assert client.recv(12) == b"HTTP/1.1 200"
+        assert rounds_above(api, "0.0025") - before < 20

@@ -141,5 +141,10 @@ HANDLER(events_stream)
     stream_end_after(&events->stream, events->for_ms, end);
     http_on_gone(request, gone, events);
     job_on_drain(job, cut);
-    listen_from(events);
+    /* What is past may take a while, and has turns; what comes is listened to from now on. */
+    events->is_behind = events->next != 0;
+    if (events->is_behind)
+        stream_news(&events->stream);
+    else
+        listen_from(events);
 }

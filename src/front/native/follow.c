@@ -189,7 +189,7 @@ static void follow_found(struct job *job, struct proc *proc)
     stream_end_after(&follow->stream, follow->for_ms, end);
     http_on_gone(job->request, gone, follow);
     job_on_drain(job, cut);
-    pump(follow);
+    stream_news(&follow->stream);
 }
 
 static int read_query(const struct job *job, struct follow *follow, struct error *err)
