@@ -9,6 +9,7 @@
 #include "box/proto.h"
 #include "box/sys.h"
 #include "keeper/disk_hold.h"
+#include "keeper/helper.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -220,38 +221,22 @@ static int open_directory(const struct keeper *keeper, int disks, const struct k
     return 0;
 }
 
-/* Of an ordinary process, and none that the kernel spares when memory is short. */
-static void be_ordinary(void)
-{
-    sigset_t none;
-
-    (void)prctl(PR_SET_NAME, "cove-disk");
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "200");
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
+#define NAME "cove-disk"
 
 static _Noreturn void run(const struct keeper *keeper, const struct keeper_make *make, int socket)
 {
     struct opened said = {.kept = {.fd = -1, .ids_lock = -1}};
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC), disks = keeper->places.disks;
+    const int kept[] = {socket, keeper->places.disks};
+    const int disks = HELPER_FD + 1;
     int fds[2], opened;
 
-    be_ordinary();
-    /* Only what it needs: a socket of a box that stayed open here would keep that box alive. */
-    socket = fcntl(socket, F_DUPFD_CLOEXEC, 16);
-    disks = fcntl(disks, F_DUPFD_CLOEXEC, 16);
-    for (int i = 0; i < 3; i++)
-        (void)dup2(null, i);
-    if (socket < 0 || dup3(socket, 3, O_CLOEXEC) < 0 || disks < 0 ||
-        dup3(disks, 4, O_CLOEXEC) < 0 || sys_close_range(5, ~0U, 0) < 0)
-        _exit(1);
-    opened = keeper->caller.mounts ? open_image(4, make, &said)
-                                   : open_directory(keeper, 4, make, &said);
+    helper_begin(NAME);
+    helper_keep(kept, 2);
+    opened = keeper->caller.mounts ? open_image(disks, make, &said)
+                                   : open_directory(keeper, disks, make, &said);
     fds[0] = said.kept.fd;
     fds[1] = said.kept.ids_lock;
-    (void)proto_send(3, &said, sizeof(said), NULL, 0, fds,
+    (void)proto_send(HELPER_FD, &said, sizeof(said), NULL, 0, fds,
                      opened < 0 ? 0 : 1U + (said.kept.ids_lock >= 0));
     _exit(0);
 }
@@ -369,8 +354,8 @@ static void sweep(struct keeper *keeper)
     if (disks->sweeper.pid == 0) {
         int directory = keeper->places.disks;
 
-        be_ordinary();
-        /* Only what it needs, as above. */
+        helper_begin(NAME);
+        /* And its log, unlike the others. */
         if (dup2(directory, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
             _exit(1);
         remove_dropped(&keeper->caller, 3);
@@ -599,10 +584,9 @@ void disks_write(const struct keeper *keeper, int most_ms)
         return;
     pid = fork();
     if (pid == 0) {
-        be_ordinary();
-        if (dup2(keeper->places.disks, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
-            _exit(1);
-        _exit(syncfs(3) < 0);
+        helper_begin(NAME);
+        helper_keep(&keeper->places.disks, 1);
+        _exit(syncfs(HELPER_FD) < 0);
     }
     ended.fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
     if (ended.fd < 0 || poll(&ended, 1, most_ms) <= 0)

@@ -6,6 +6,7 @@
 #include "box/attach.h"
 #include "box/proto.h"
 #include "box/sys.h"
+#include "keeper/helper.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,36 +33,7 @@ struct said {
 
 /* ---- in the process of its own ---- */
 
-enum { SOCKET = 3, INIT, SOURCE };
-
-/* Keeps what it needs and nothing else: a socket of a box that stayed open here would keep that box alive. */
-static void keep_fds(int socket, int init, int source)
-{
-    int kept[] = {socket, init, source};
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-        if (kept[i] >= 0 && (kept[i] = fcntl(kept[i], F_DUPFD_CLOEXEC, 16)) < 0)
-            _exit(1);
-    for (int i = 0; i < SOCKET; i++)
-        (void)dup2(null, i);
-    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-        if (kept[i] >= 0 && dup3(kept[i], SOCKET + (int)i, O_CLOEXEC) < 0)
-            _exit(1);
-    if (sys_close_range(kept[2] >= 0 ? SOURCE + 1 : SOURCE, ~0U, 0) < 0)
-        _exit(1);
-}
-
-static void be_ordinary(void)
-{
-    sigset_t none;
-
-    (void)prctl(PR_SET_NAME, "cove-mount");
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "200");
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
+enum { SOCKET = HELPER_FD, INIT, SOURCE };
 
 static void begins(uint64_t mount_id)
 {
@@ -79,8 +50,8 @@ static _Noreturn void run(const struct mount_change *change, const struct boxed 
     struct said said = {.is_end = 1};
     char path[40];
 
-    be_ordinary();
-    keep_fds(socket, box_init(boxed->box), source);
+    helper_begin("cove-mount");
+    helper_keep((const int[]){socket, box_init(boxed->box), source}, 3);
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", SOURCE);
     if (change->is_attach) {
         const struct box_bind bind = {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "box/sys.h"
+#include "keeper/helper.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,13 +43,8 @@ static _Noreturn void run(const struct keeper *keeper, int out)
     const struct boxes *boxes = &keeper->boxes;
     size_t first = ((keeper->uncounted.last & UINT32_MAX) + 1) % boxes->used;
     struct counted_box *counted = calloc(boxes->used, sizeof(*counted));
-    sigset_t none;
 
-    (void)prctl(PR_SET_NAME, "cove-locks");
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "200");
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    helper_begin("cove-locks");
     if (counted == NULL)
         _exit(1);
     for (size_t i = 0; i < boxes->used; i++)
@@ -58,13 +53,11 @@ static _Noreturn void run(const struct keeper *keeper, int out)
 
             counted[i] = (struct counted_box){boxes->table[i]->handle, processes_space(init), init};
         }
-    /* Only what it needs: whatever stayed open here would live as long as this, which may be stuck. */
-    if (dup2(out, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
-        _exit(1);
+    helper_keep(&out, 1);
     if (keeper->uncounted.what == COUNTED_SOCKETS)
-        sockets_count(counted, boxes->used, first, 3);
+        sockets_count(counted, boxes->used, first, HELPER_FD);
     else
-        locks_count(keeper->uncounted.watch.holder, counted, boxes->used, first, 3);
+        locks_count(keeper->uncounted.watch.holder, counted, boxes->used, first, HELPER_FD);
     _exit(0);
 }
 
