@@ -13,7 +13,7 @@ struct counted_box {
     int init;
 };
 
-enum counted_what { COUNTED_LOCKS, COUNTED_SOCKETS };
+enum counted_what { COUNTED_LOCKS, COUNTED_SOCKETS, COUNTED_FILES, COUNTED_KINDS };
 
 /* How much of it was found in this box until now. The first message for each box says 0; one of no box (0) says that
  * all were counted, and nothing failed. */

@@ -8,6 +8,7 @@
 #include "base/program.h"
 #include "box/caller.h"
 #include "box/filter/filter.h"
+#include "box/open_files.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/scope.h"
@@ -17,6 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+
+/* Boxes that can have as many files open as one may, before the host can have no more. */
+#define FILES_BOXES 8
 
 static const struct option_row rows[] = {
     OPTION_JSON("print one object that says the same"),
@@ -69,6 +73,7 @@ static const struct {
     [PROBE_PROCESS_LIMIT] = {"process-limit", "processes per box",
                              "only limits without cgroups need it"},
     [DOCTOR_CORES] = {"core-dumps", "core dumps", NULL},
+    [DOCTOR_FILES] = {"open-files", "open files", NULL},
     [DOCTOR_DISKS] = {"disks", "disks (mkfs.ext4)", NULL},
     [DOCTOR_BOX] = {"box", "a box", NULL},
     [DOCTOR_NETWORK] = {"network-policy", "its network policy", NULL},
@@ -134,6 +139,23 @@ void doctor_check_cores(struct doctor_check *check, const struct doctor_host *ho
     (void)snprintf(check->remedy, sizeof(check->remedy),
                    "name a file, or a program (|), as root of the host");
     (void)snprintf(check->command, sizeof(check->command), "sysctl -w kernel.core_pattern=core");
+}
+
+void doctor_check_files(struct doctor_check *check, const struct doctor_host *host)
+{
+    *check = (struct doctor_check){
+        .name = words[DOCTOR_FILES].name, .title = words[DOCTOR_FILES].title, .state = DOCTOR_YES};
+    if (host->open_files < 0 || host->open_files >= FILES_BOXES * FILES_BOX_MAX)
+        return;
+    check->state = DOCTOR_LESS;
+    (void)snprintf(check->found, sizeof(check->found), "a few boxes can have all of the host's");
+    (void)snprintf(check->cause, sizeof(check->cause),
+                   "fs.file-max is %ld for the whole host, and a box may have %d open",
+                   host->open_files, FILES_BOX_MAX);
+    (void)snprintf(check->remedy, sizeof(check->remedy),
+                   "raise it as root of the host: open files count in the memory limits of boxes");
+    (void)snprintf(check->command, sizeof(check->command),
+                   "sysctl -w fs.file-max=9223372036854775807");
 }
 
 void doctor_check_disks(struct doctor_check *check, bool mounts_images)
@@ -286,6 +308,7 @@ static int doctor_run(struct doctor *doctor)
     }
     probes_run(doctor);
     doctor_check_cores(&doctor->checks[DOCTOR_CORES], &doctor->host);
+    doctor_check_files(&doctor->checks[DOCTOR_FILES], &doctor->host);
     caller_look(&caller);
     doctor_check_disks(&doctor->checks[DOCTOR_DISKS], caller.mounts);
     for (size_t i = DOCTOR_BOX; i < DOCTOR_CHECKS; i++)

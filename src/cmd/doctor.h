@@ -49,6 +49,7 @@ struct doctor_host {
     long userns_clone;
     long userns_max;
     long memfd_noexec;
+    long open_files;
     bool cores_to_socket;
     char confinement[64]; /* the security module's label of us; "" for none */
 };
@@ -75,10 +76,11 @@ struct doctor_check {
 };
 
 #define DOCTOR_CORES PROBE_COUNT         /* where the memory of what crashes goes */
-#define DOCTOR_DISKS (PROBE_COUNT + 1)   /* what makes the disks of root's sandboxes */
-#define DOCTOR_BOX (PROBE_COUNT + 2)     /* the box itself */
-#define DOCTOR_NETWORK (PROBE_COUNT + 3) /* and its way out, which a policy rules */
-#define DOCTOR_SERVER (PROBE_COUNT + 4)  /* of sandboxes that live */
+#define DOCTOR_FILES (PROBE_COUNT + 1)   /* how many files the host can have open */
+#define DOCTOR_DISKS (PROBE_COUNT + 2)   /* what makes the disks of root's sandboxes */
+#define DOCTOR_BOX (PROBE_COUNT + 3)     /* the box itself */
+#define DOCTOR_NETWORK (PROBE_COUNT + 4) /* and its way out, which a policy rules */
+#define DOCTOR_SERVER (PROBE_COUNT + 5)  /* of sandboxes that live */
 #define DOCTOR_CHECKS (DOCTOR_SERVER + 1)
 
 struct doctor {
@@ -100,6 +102,9 @@ void doctor_explain(struct doctor_check *check, enum probe_id id, const struct p
 
 /* Says where the memory of a program that crashes in a box goes. */
 void doctor_check_cores(struct doctor_check *check, const struct doctor_host *host);
+
+/* Says whether a few boxes can open all files that the host can have open. */
+void doctor_check_files(struct doctor_check *check, const struct doctor_host *host);
 
 /* Says whether sandboxes that live can have disks of their own here: only who mounts images needs a program for that. */
 void doctor_check_disks(struct doctor_check *check, bool mounts_images);

@@ -276,6 +276,7 @@ void doctor_host_read(struct doctor_host *host, int root)
     host->userns_clone = file_number(root, "proc/sys/kernel/unprivileged_userns_clone");
     host->userns_max = file_number(root, "proc/sys/user/max_user_namespaces");
     host->memfd_noexec = file_number(root, "proc/sys/vm/memfd_noexec");
+    host->open_files = file_number(root, "proc/sys/fs/file-max");
     host->cores_to_socket = file_text(root, "proc/sys/kernel/core_pattern", pattern,
                                       sizeof(pattern))[0] == '@';
     (void)file_text(root, "proc/self/attr/current", host->confinement, sizeof(host->confinement));

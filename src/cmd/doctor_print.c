@@ -95,7 +95,7 @@ static void places_print(FILE *out, const struct doctor_host *host)
 /* All checks fit on one screen: those that find nothing on nearly every host have no line then. */
 static bool is_shown(const struct doctor *doctor, size_t check)
 {
-    return (check != DOCTOR_CORES && check != DOCTOR_DISKS) ||
+    return (check != DOCTOR_CORES && check != DOCTOR_FILES && check != DOCTOR_DISKS) ||
            doctor->checks[check].state != DOCTOR_YES;
 }
 

@@ -115,6 +115,8 @@ static const char *why_it_fell(const struct sandbox *sandbox, const struct keepe
         return "locks_exceeded";
     if (report->sockets_exceeded > 0)
         return "sockets_exceeded";
+    if (report->files_exceeded > 0)
+        return "files_exceeded";
     return sandbox->active->reason;
 }
 

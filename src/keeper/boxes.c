@@ -457,6 +457,7 @@ static void report_end(const struct boxed *boxed, const struct box_report *said,
     report->disk_exceeded = said->disk_exceeded;
     report->locks_exceeded = boxed->locks_exceeded;
     report->sockets_exceeded = boxed->sockets_exceeded;
+    report->files_exceeded = boxed->files_exceeded;
     report->disk_bytes = UINT64_MAX;
     report->box = boxed->handle;
 }

@@ -50,9 +50,10 @@ struct boxed {
     bool forbids_set_id;
     struct network_sockets network; /* -1 where it never was open */
     bool network_is_open;
-    bool locks_exceeded, sockets_exceeded; /* its init was killed for that (uncounted.c) */
-    uint64_t memory_bytes;                 /* its limit; 0: none */
-    uint64_t pids_most; /* its own limit, while it is held below that (crowd.c); 0: it is not */
+    /* Its init was killed for that (uncounted.c). */
+    bool locks_exceeded, sockets_exceeded, files_exceeded;
+    uint64_t memory_bytes; /* its limit; 0: none */
+    uint64_t pids_most;    /* its own limit, while it is held below that (crowd.c); 0: it is not */
     int disk_fd; /* mount of its image, to ask what is written and to hold it; -1: none, or it is on its end */
     uint64_t ending_ns;
     uint32_t asked; /* by this request; 0: nobody waits for the end */

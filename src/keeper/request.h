@@ -213,6 +213,7 @@ struct keeper_report {
     uint64_t box;
     uint32_t usage_known;
     uint32_t oom_kills, pids_exceeded, disk_exceeded, locks_exceeded, sockets_exceeded;
+    uint32_t files_exceeded, pad;
     uint64_t cpu_ns, memory_bytes, peak_memory_bytes;
     uint64_t disk_bytes; /* that it wrote; UINT64_MAX: nobody knows */
 };

@@ -33,7 +33,7 @@ void uncounted_open(struct uncounted *watch)
 static bool is_counted(const struct boxed *boxed)
 {
     return boxed != NULL && boxed->box != NULL && !boxed->is_ending && !boxed->locks_exceeded &&
-           !boxed->sockets_exceeded;
+           !boxed->sockets_exceeded && !boxed->files_exceeded;
 }
 
 /* ---- the counter ---- */
@@ -56,6 +56,8 @@ static _Noreturn void run(const struct keeper *keeper, int out)
     helper_keep(&out, 1);
     if (keeper->uncounted.what == COUNTED_SOCKETS)
         sockets_count(counted, boxes->used, first, HELPER_FD);
+    else if (keeper->uncounted.what == COUNTED_FILES)
+        files_count(counted, boxes->used, first, HELPER_FD);
     else
         locks_count(keeper->uncounted.watch.holder, counted, boxes->used, first, HELPER_FD);
     _exit(0);
@@ -65,17 +67,20 @@ static _Noreturn void run(const struct keeper *keeper, int out)
 
 static void end_box(struct keeper *keeper, uint64_t handle, enum counted_what what, const char *why)
 {
+    static const char *const codes[] = {[COUNTED_LOCKS] = "locks_exceeded",
+                                        [COUNTED_SOCKETS] = "sockets_exceeded",
+                                        [COUNTED_FILES] = "files_exceeded"};
     struct boxed *boxed = boxes_find(&keeper->boxes, handle);
 
     if (!is_counted(boxed))
         return;
     boxed->locks_exceeded = what == COUNTED_LOCKS;
     boxed->sockets_exceeded = what == COUNTED_SOCKETS;
+    boxed->files_exceeded = what == COUNTED_FILES;
     keeper->uncounted.ended = handle;
     keeper->uncounted.ended_ns = clock_monotonic_ns();
-    keeper_say(what == COUNTED_LOCKS ? "locks_exceeded" : "sockets_exceeded",
-               "a box of %s is ended: %s", boxed->owner[0] != '\0' ? boxed->owner : "no sandbox",
-               why);
+    keeper_say(codes[what], "a box of %s is ended: %s",
+               boxed->owner[0] != '\0' ? boxed->owner : "no sandbox", why);
     (void)sys_pidfd_send_signal(box_init(boxed->box), SIGKILL);
 }
 
@@ -116,7 +121,11 @@ static void judge(struct keeper *keeper, const struct counted_found *found)
         uncounted->locks += found->count - (found->count == 0 ? 0 : uncounted->box_locks);
         uncounted->box_locks = found->count;
     }
-    if (found->what == COUNTED_SOCKETS) {
+    if (found->what == COUNTED_FILES) {
+        if (found->count > FILES_BOX_MAX)
+            end_box(keeper, found->handle, COUNTED_FILES,
+                    "it had more open files than any box may");
+    } else if (found->what == COUNTED_SOCKETS) {
         if (found->count > uncounted->most_bytes.count && holds_too_much(keeper, found))
             uncounted->most_bytes = *found;
     } else if (found->count == LOCKS_ANONYMOUS)
@@ -150,6 +159,8 @@ static void count_end(struct keeper *keeper, bool all)
             "its sockets held more of the kernel's memory than a box may, which no limit counts");
     if (uncounted->what == COUNTED_LOCKS)
         locks_counted(&uncounted->watch, now_ns, is_ending(keeper));
+    else if (uncounted->what == COUNTED_FILES)
+        files_counted(&uncounted->files, all, is_ending(keeper), now_ns);
     else
         kernel_memory_counted(&uncounted->memory, all, is_ending(keeper), now_ns);
 }
@@ -226,18 +237,21 @@ static void end_holders(struct keeper *keeper)
                 "it keeps its file locks from being counted");
 }
 
-/* In turns, so that neither count keeps boxes from the other. */
+/* In turns, so that no count keeps boxes from the others. */
 static bool is_due(struct keeper *keeper, uint64_t now_ns)
 {
     struct uncounted *uncounted = &keeper->uncounted;
     bool due = false;
 
-    for (int i = 0; i < 2 && !due; i++) {
-        uncounted->what = uncounted->what == COUNTED_LOCKS ? COUNTED_SOCKETS : COUNTED_LOCKS;
-        due = uncounted->what == COUNTED_LOCKS
-                  ? locks_is_due(&uncounted->watch, now_ns)
-                  : kernel_memory_has_grown(&uncounted->memory, kernel_memory_read(),
-                                            keeper->boxes.count, now_ns);
+    for (int i = 0; i < COUNTED_KINDS && !due; i++) {
+        uncounted->what = (uncounted->what + 1) % COUNTED_KINDS;
+        if (uncounted->what == COUNTED_LOCKS)
+            due = locks_is_due(&uncounted->watch, now_ns);
+        else if (uncounted->what == COUNTED_FILES)
+            due = files_have_grown(&uncounted->files, files_read(), now_ns);
+        else
+            due = kernel_memory_has_grown(&uncounted->memory, kernel_memory_read(),
+                                          keeper->boxes.count, now_ns);
     }
     return due;
 }

@@ -1,9 +1,10 @@
-/* Ends boxes that hold too much of what no cgroup counts: file locks (box/locks.h), and what lies in sockets
- * (box/socket_count.h). A process of its own counts, for a box can make that slow or stand still: then it is killed, and nobody waits for its end. */
+/* Ends boxes that hold too much of what no cgroup counts: file locks (box/locks.h), what lies in sockets
+ * (box/socket_count.h), and open files (box/open_files.h). A process of its own counts, for a box can make that slow or stand still: then it is killed, and nobody waits for its end. */
 #pragma once
 
 #include "box/kernel_memory.h"
 #include "box/locks.h"
+#include "box/open_files.h"
 #include "box/socket_count.h"
 #include "keeper/loop.h"
 
@@ -23,6 +24,7 @@ struct uncounted_counter {
 struct uncounted {
     struct locks_watch watch;
     struct kernel_memory memory;
+    struct files_watch files;
     enum counted_what what; /* of the last count */
     uint64_t next_ns;       /* look */
     struct uncounted_counter counters[UNCOUNTED_COUNTERS];

@@ -256,8 +256,8 @@ def error_of(body):
 
 def report_of(body):
     names = ("box", "known", "oom_kills", "pids_exceeded", "disk_exceeded",
-             "locks_exceeded", "sockets_exceeded", "cpu_ns", "memory", "peak", "disk_bytes")
-    return dict(zip(names, struct.unpack("=QIIIIIIQQQQ", body)))
+             "locks_exceeded", "sockets_exceeded", "files_exceeded", "pad", "cpu_ns", "memory", "peak", "disk_bytes")
+    return dict(zip(names, struct.unpack("=QIIIIIIIIQQQQ", body)))
 
 
 class Control:

@@ -263,6 +263,27 @@ static void check_cores(void)
     }
 }
 
+static void check_files(void)
+{
+    static const char *const most[] = {"9223372036854775807\n", "2466170\n", "524288\n", "524287\n",
+                                       "98000\n"};
+    struct doctor_host host;
+    struct doctor_check check;
+
+    for (size_t i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
+        const struct file file = {"proc/sys/fs/file-max", most[i]};
+
+        read_tree(&host, &file, 1);
+        doctor_check_files(&check, &host);
+        CHECK(check.state == (i >= 3 ? DOCTOR_LESS : DOCTOR_YES), "%s", most[i]);
+        if (i >= 3)
+            says(check.command, "sysctl -w fs.file-max=");
+    }
+    READ_TREE(&host, {"etc/os-release", "ID=debian\n"});
+    doctor_check_files(&check, &host);
+    CHECK(check.state == DOCTOR_YES, "a kernel that does not tell");
+}
+
 /* Nothing that a step can end with is left unexplained, wherever we are. */
 static void check_everything_is_explained(void)
 {
@@ -313,6 +334,7 @@ int main(void)
     check_facts();
     check_advice();
     check_cores();
+    check_files();
     check_everything_is_explained();
     check_hints();
     (void)snprintf(command, sizeof(command), "rm -rf %s", top);

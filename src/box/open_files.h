@@ -1,0 +1,37 @@
+/* Open files: the limit of a process says nothing of a box with hundreds of them, and no cgroup counts them but as
+ * memory. The host has one bound for all (fs.file-max), and what a box can do to the kernel by epoll and by pipes grows
+ * with their number. So when the host has many more than before, a process of its own counts those of each box, and its
+ * parent ends any that has more than FILES_BOX_MAX.
+ *
+ * Counted is what processes have open; a file that they inherit counts once. One that is only mapped, or on its way
+ * through a unix socket, is not: no box is ended for a number of which nobody can say whose it is. */
+#pragma once
+
+#include "box/processes.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FILES_BOX_MAX 65536
+
+struct files_watch {
+    /* Open files of the host since the last count of all boxes: the fewest; 0: none yet. */
+    uint64_t least;
+    /* The last count: how many there were then, when it ended (0: no pause after it). */
+    uint64_t begun, counted_ns;
+};
+
+/* Returns how many the host has, or 0. */
+uint64_t files_read(void);
+
+/* Tells whether boxes are to be counted, for there are so many `now`. */
+bool files_have_grown(struct files_watch *watch, uint64_t now, uint64_t now_ns);
+
+/* A count has ended. After one that ended a box, the next one need not wait. After one of all boxes that ended none,
+ * the growth is not theirs. */
+void files_counted(struct files_watch *watch, bool all, bool ended, uint64_t now_ns);
+
+/* Counts the boxes, beginning with `first`, and writes a counted_found to `out` for each, and now and then. It counts no further than one
+ * more than FILES_BOX_MAX. To be called in a process of its own: a box decides how long it takes. */
+void files_count(const struct counted_box *boxes, size_t count, size_t first, int out);
