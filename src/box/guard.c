@@ -418,7 +418,7 @@ static int watch_begin(int socket, struct held *held, struct word *word, struct 
 static _Noreturn void run(const struct guard_order *order, struct guard_page *page, int socket)
 {
     static struct held held = {
-        .watch = {.fds = {-1, -1}, .init = -1}, .userns = -1, .disk_watcher_end = -1};
+        .watch = {.fds = {-1, -1}, .init = -1, .maps = -1}, .userns = -1, .disk_watcher_end = -1};
     enum heard heard;
     struct error err;
     struct word word;

@@ -48,6 +48,15 @@
 #define STILL_BYTES (1U << 20) /* as much more is not to grow */
 #define PATIENCE_KILLS 2
 
+/* Memory of the kernel for an open file, and for a mapping with the file that may be open in it alone. */
+#define FILE_BYTES 256
+#define MAPPING_BYTES 512
+
+/* Only a list of them tells how many mappings a process has. So they are counted once in a second, a part at each
+ * look. */
+#define MAPPINGS_PAUSE_NS 1000000000U
+#define MAPPINGS_CPU_NS 5000000U
+
 /* So many looks without a process, with init alive, and the watchdog is blind. */
 #define BLIND_MAX 25
 
@@ -138,16 +147,28 @@ static bool status_read(int process, uint64_t *tasks)
     return true;
 }
 
-static uint64_t tables_bytes(void)
+/* How many files the process has open: from Linux 6.2 it is the size of the directory, before that there is room for
+ * no more. Files that are shared with others count for each. */
+static uint64_t open_files(int process)
 {
-    return line_bytes(status_text, "VmPTE") + line_bytes(status_text, "VmSwap");
+    struct stat st;
+
+    return fstatat(process, "fd", &st, 0) == 0 && st.st_size > 0
+               ? (uint64_t)st.st_size
+               : line_bytes(status_text, "FDSize") / 1024;
+}
+
+static uint64_t kernel_bytes(int process)
+{
+    return line_bytes(status_text, "VmPTE") + line_bytes(status_text, "VmSwap") +
+           open_files(process) * FILE_BYTES;
 }
 
 static bool count_resident(int process, uint64_t *bytes, uint64_t *tasks)
 {
     if (!status_read(process, tasks))
         return false;
-    *bytes += line_bytes(status_text, "VmRSS") + tables_bytes();
+    *bytes += line_bytes(status_text, "VmRSS") + kernel_bytes(process);
     return true;
 }
 
@@ -156,7 +177,7 @@ static bool count_own(int process, uint64_t *bytes, uint64_t *tasks)
     if (!status_read(process, tasks))
         return false;
     *bytes += line_bytes(status_text, "RssAnon") + line_bytes(status_text, "RssShmem") +
-              tables_bytes();
+              kernel_bytes(process);
     return true;
 }
 
@@ -166,7 +187,7 @@ static bool count_share(int process, uint64_t *bytes, uint64_t *tasks)
 
     if (!status_read(process, tasks))
         return false;
-    *bytes += tables_bytes();
+    *bytes += kernel_bytes(process);
     /* Empty for a first thread that ended: then what its others have is counted whole. */
     if (fd_read_file(process, "smaps_rollup", text, sizeof(text)) > 0)
         *bytes += line_bytes(text, "Pss_Anon") + line_bytes(text, "Pss_Shmem");
@@ -247,6 +268,79 @@ static uint64_t files_bytes(const struct watch *watch)
     if (fstatfs(watch->fds[WATCH_SCRATCH], &fs) < 0)
         return 0;
     return (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+}
+
+/* ---- mappings ---- */
+
+static int maps_of(int process, const char *thread)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "task/%.20s/maps", thread);
+    return openat(process, path, O_RDONLY | O_CLOEXEC);
+}
+
+/* Of any thread that has the memory: the first may have ended. */
+static int maps_open(int process)
+{
+    DIR *list = list_open(process, "task");
+    const struct dirent *entry;
+    int maps = -1;
+    char byte;
+
+    while (list != NULL && maps < 0 &&
+           (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own
+        maps = entry->d_name[0] == '.' ? -1 : maps_of(process, entry->d_name);
+        if (maps >= 0 && pread(maps, &byte, 1, 0) <= 0)
+            fd_close(&maps);
+    }
+    if (list != NULL)
+        (void)closedir(list);
+    return maps;
+}
+
+static void maps_next(struct watch *watch)
+{
+    const struct dirent *entry = readdir(watch->unmapped); // NOLINT(concurrency-mt-unsafe): our own
+    _cleanup_close_ int process = entry == NULL ? -1 : process_open(watch, entry->d_name);
+
+    if (process >= 0)
+        watch->maps = maps_open(process);
+    if (entry != NULL)
+        return;
+    (void)closedir(watch->unmapped);
+    watch->unmapped = NULL;
+    watch->mappings_bytes = watch->mapped_bytes;
+}
+
+static void maps_read(struct watch *watch)
+{
+    static char text[1 << 16];
+    ssize_t length = read(watch->maps, text, sizeof(text));
+
+    for (ssize_t i = 0; i < length; i++)
+        watch->mapped_bytes += text[i] == '\n' ? MAPPING_BYTES : 0;
+    if (watch->mapped_bytes > watch->mappings_bytes)
+        watch->mappings_bytes = watch->mapped_bytes;
+    if (length <= 0)
+        fd_close(&watch->maps);
+}
+
+/* A part of them, and the rest at later looks. */
+static void count_mappings(struct watch *watch)
+{
+    uint64_t until_ns = cpu_ns() + MAPPINGS_CPU_NS;
+
+    if (watch->unmapped == NULL && watch->looked_ns - watch->mapped_ns >= MAPPINGS_PAUSE_NS) {
+        watch->unmapped = processes_list(watch);
+        watch->mapped_ns = watch->looked_ns;
+        watch->mapped_bytes = 0;
+    }
+    while (watch->unmapped != NULL && cpu_ns() < until_ns)
+        if (watch->maps < 0)
+            maps_next(watch);
+        else
+            maps_read(watch);
 }
 
 /* ---- files that are mapped: they are in both sums ---- */
@@ -331,7 +425,8 @@ static struct budget budget_begin(void)
 /* What the box has, as exactly as the limit asks for and the time allows. */
 static void count_box(struct watch *watch, struct count *count)
 {
-    uint64_t files = watch->files_bytes = files_bytes(watch), limit = watch->memory_bytes, mapped;
+    uint64_t limit = watch->memory_bytes, mapped;
+    uint64_t files = (watch->files_bytes = files_bytes(watch)) + watch->mappings_bytes;
     uint64_t before = watch->rough_bytes;
     struct budget budget = {0};
     struct count exact;
@@ -479,6 +574,7 @@ int watch_look(struct watch *watch)
 
     watch->looked_ns = began;
     watch->pair_ns = less(watch->pair_ns, elapsed / PATIENCE_PAIR_SHARE);
+    count_mappings(watch);
     count_box(watch, &count);
     watch->sees = count.tasks > 0;
     if (count.bytes > watch->peak_bytes)

@@ -7,6 +7,7 @@
  * before it believes what may be but a child that is about to execute a program (watch.c). */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,6 +40,12 @@ struct watch {
     bool killed_for_pids;
     void (*on_memory)(void *arg); /* before it kills for memory; or NULL */
     void *arg;
+    /* The processes whose mappings are still to be counted; NULL: between two counts. */
+    DIR *unmapped;
+    /* The file that lists the mappings of one of them; -1: none. */
+    int maps;
+    /* When that count began, what it has found, and what mappings cost as far as it is known. */
+    uint64_t mapped_ns, mapped_bytes, mappings_bytes;
     uint64_t peak_bytes;
     uint64_t files_bytes; /* at the last look: what lies in the scratch */
     uint64_t rough_bytes; /* at the last look: what there is at most */

@@ -83,6 +83,14 @@ def test_shared_memory_that_no_process_has_mapped_in_is_counted(kind):
     assert result.report["oom_killed"], result.report
 
 
+@pytest.mark.parametrize("kind", ["many-files", "many-mappings"])
+def test_what_the_kernel_keeps_of_files_and_mappings_is_counted(kind):
+    if EXPECT.has_cgroup:
+        return  # they are charged
+    result, _ = attack(68, kind, options=("--memory", "32M", "--timeout", "30s"), killed=True)
+    assert result.report["oom_killed"], result.report
+
+
 def test_memory_that_nobody_can_count_is_not_there():
     if not EXPECT.has_cgroup:
         attack(68, "pinned")

@@ -1,6 +1,7 @@
 /* Entry 68: memory where whoever only adds up resident sizes does not look: page tables, threads whose
  * first one has ended, a process with an endless /proc/PID/status, one whose mappings take long to
- * read, shared pages that nothing maps in, System V objects and pinned pages. What comes to its end was not stopped, and says so. */
+ * read, shared pages that nothing maps in, System V objects and pinned pages, and what the kernel keeps of files
+ * and mappings. What comes to its end was not stopped, and says so. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -10,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -117,6 +120,43 @@ static void hide_mappings(void)
     take(limit);
 }
 
+/* What the kernel keeps of mappings, and of open files: hardly a page of the processes that have them. */
+static void keep_in_kernel(void (*take_one)(size_t number))
+{
+    for (int i = 0; i < 16; i++) {
+        if (fork() != 0)
+            continue;
+        for (size_t number = 0; number < 60000; number++)
+            take_one(number);
+        rest(60000);
+        _exit(0);
+    }
+    rest(10000);
+}
+
+static void map_page(size_t number)
+{
+    (void)mmap(NULL, PAGE, number % 2 == 0 ? PROT_READ : PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+               -1, 0);
+}
+
+static void open_event(size_t number)
+{
+    (void)number;
+    (void)eventfd(0, EFD_CLOEXEC);
+}
+
+static void hide_many_mappings(void)
+{
+    (void)prctl(PR_SET_DUMPABLE, 0);
+    keep_in_kernel(map_page);
+}
+
+static void hide_many_files(void)
+{
+    keep_in_kernel(open_event);
+}
+
 /* Three times the limit of a shared mapping, of which no page is in any process: each is written and
  * let go of, and stays in the file behind it. */
 static void let_go(int fd, int flags)
@@ -184,9 +224,10 @@ static void hide(void)
     static const struct {
         const char *name;
         void (*run)(void);
-    } kinds[] = {{"leader", hide_leader},       {"tables", hide_tables},
-                 {"groups", hide_groups},       {"mappings", hide_mappings},
-                 {"anonymous", hide_anonymous}, {"zero", hide_zero},
+    } kinds[] = {{"leader", hide_leader},         {"tables", hide_tables},
+                 {"groups", hide_groups},         {"mappings", hide_mappings},
+                 {"anonymous", hide_anonymous},   {"zero", hide_zero},
+                 {"many-files", hide_many_files}, {"many-mappings", hide_many_mappings},
                  {"pinned", hide_pinned}};
     const char *kind = attack_word(0, "leader");
 
