@@ -278,10 +278,12 @@ def boot(root):
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"})
     children = pathlib.Path(f"/proc/{container.pid}/task/{container.pid}/children")
-    leader = until("the container has its first process", lambda: children.read_text(encoding="utf-8").split())[0]
-    PREFIX[:] = ["nsenter", "--target", leader, "--all", "--"]
-    until("systemd is up", lambda: sh("systemctl is-system-running", check=False).strip() in ("running", "degraded"))
-    return container, int(leader)
+
+    def leader():  # the last of it: one before it makes namespaces, and ends
+        PREFIX[:] = ["nsenter", "--target", *children.read_text(encoding="utf-8").split()[-1:], "--all", "--"]
+        return sh("systemctl is-system-running", check=False).strip() in ("running", "degraded") and int(PREFIX[2])
+
+    return container, until("systemd is up", leader)
 
 
 def removed(directory):
