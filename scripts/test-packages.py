@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Installs the packages of scripts/pack.sh into empty roots of Debian 12 and 13, and uses them there as an operator does
-where no service manager runs: a first sandbox, a server, an upgrade under a command that goes on, a purge of which
-nothing stays. Then the same in a root that systemd has booted, as a container. lintian reads the packages, and a
-second packing of the same build has to give the same bytes.
+"""Installs what scripts/pack.sh packs into empty roots of Debian 12 and 13, and uses it there. First the archive, as its
+README says; then the packages, as an operator does where no service manager runs: a first sandbox, a server, an upgrade
+under a command that goes on, a purge of which nothing stays. Then the packages in a root that systemd has booted, as a
+container. lintian reads the packages, and a second packing of the same build has to give the same bytes.
 
 A root is made once, in BUILD/packages. Each is tried in a lane with the host's network, so that a process, a mount or
 a cgroup that stays is named. Needs root, a way to Debian's packages, and minutes.
@@ -72,6 +72,7 @@ def make_packages(place):
     subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning", *debs], check=True)
     say("the same build gives the same bytes, and lintian has nothing to say")
     pack("deb", NEW, place / "new")
+    pack("tarball", OLD, place / "old")
 
 
 def make_root(suite):
@@ -85,21 +86,24 @@ def make_root(suite):
     return archive
 
 
+def in_lanes(place, archives):
+    failed = []
+    for archive in archives:
+        for how in INSIDE:
+            if subprocess.run([HERE / "scripts" / "lane.py", "--host-network", f"packages-{archive.stem}", "--",
+                               sys.executable, HERE / "scripts" / "test-packages.py", how, archive, place],
+                              check=False).returncode != 0:
+                failed.append(f"{archive.stem} {how}")
+    expect(not failed, f"failed: {' '.join(failed)}")
+    say("all passed")
+
+
 def outside(suites):
     expect(os.geteuid() == 0, "only root can make the roots in which the packages are installed")
     with tempfile.TemporaryDirectory(prefix="packages-", dir=BUILD) as directory:
         place = pathlib.Path(directory)
         make_packages(place)
-        failed = []
-        for suite in suites:
-            archive = make_root(suite)
-            for how in INSIDE:
-                if subprocess.run([HERE / "scripts" / "lane.py", "--host-network", f"packages-{suite}", "--",
-                                   sys.executable, HERE / "scripts" / "test-packages.py", how, archive, place],
-                                  check=False).returncode != 0:
-                    failed.append(f"{suite} {how}")
-    expect(not failed, f"failed: {' '.join(failed)}")
-    say("all passed")
+        in_lanes(place, [make_root(suite) for suite in suites])
 
 
 # ---- inside: a root of its own, in a lane ----
@@ -116,6 +120,8 @@ def unpack(archive, place):
         shutil.copy(f"/etc/{name}", root / "etc" / name)
     for name in ("old", "new"):
         shutil.copytree(place / name / "deb", root / "packages" / name)
+    for file in (place / "old" / "tarball").glob("*.tar.gz"):
+        shutil.copy(file, root / "packages")
     return root
 
 
@@ -183,7 +189,16 @@ def install(version):
            f"the installation complains:\n{said}")
 
 
-def first_steps():
+def archive_for_all():
+    """As its README says, in place of packages; the engine has its libraries in it."""
+    sh("mv /usr/local /usr/local.before; mkdir /usr/local /archive; cd /archive; "
+       "tar -x --strip-components=1 -f /packages/*.tar.gz; sha256sum --check --quiet SHA256SUMS; "
+       "bin/cove run -- true; cp=$(grep '^    cp -r' README); $cp")
+    boxes()
+    sh("rm -r /archive /usr/local; mv /usr/local.before /usr/local")
+
+
+def boxes():
     sh("useradd --create-home someone")
     for user in ("root", "someone"):
         said = sh(f"su -l {user} -c 'cove run -- sh -c \"echo hello\"'")
@@ -192,6 +207,10 @@ def first_steps():
     until("the engine of an ordinary user ends", lambda: sh(
         "pkill -TERM -u someone -x cove-keeper; ! pgrep -u someone", check=False) == "")
     sh("userdel --remove someone")
+
+
+def first_steps():
+    boxes()
     sh("test -s /usr/share/bash-completion/completions/cove; test -s /usr/share/zsh/vendor-completions/_cove; "
        "test -s /usr/share/fish/vendor_completions.d/cove.fish; cove config check")
     for page in sh("cove man --list").split():
@@ -245,8 +264,10 @@ def inside(archive, place):
     enter(unpack(archive, place))
     suite = re.search(r"VERSION_CODENAME=(\w+)", pathlib.Path("/etc/os-release").read_text(encoding="utf-8"))[1]
     apt("update")
-    apt("install procps")  # of what this test uses itself
+    apt("install passwd procps")  # of what this test uses itself
     users_before = users()
+    archive_for_all()
+    say(f"{suite}: boxes of root and of a user, and a sandbox of a user, by the archive")
     install("old")
     expect(not programs(), f"a server runs after the installation: {programs()}")
     say(f"{suite}: installed, with all that the packages need")
