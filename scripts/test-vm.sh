@@ -5,15 +5,22 @@
 # about thirteen times slower than the real one: tests/vm/tests.conf says which tests run there, and
 # COVE_TEST_SCALE divides their counts. The last line counts.
 # Consoles and results stay in BUILD/vm/ARCH.
-# usage: BUILD=build PYTEST_ARGS=... test-vm.sh [x86_64|arm64]
+#
+# With PART and DIRECTORY it starts one guest for what is packed, which lies in that directory and in the guest in
+# build/packed; scripts/test-packages.py and test-image.sh call it so. Such a guest reaches the host's network.
+# usage: BUILD=build PYTEST_ARGS=... test-vm.sh [x86_64|arm64 [packages|image DIRECTORY]]
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 arch=${1:-x86_64}
+parts=${2:-${VM_PARTS:-root user}}
+packed=${3:-}
+of=${packed:+$parts-} # names of files
 # Under load a boot takes 10 s; one that hangs, hangs for ever.
 boot_seconds=90
 run_seconds=3600
+[ -z "$packed" ] || run_seconds=10800 # roots of two distributions, each used twice
 
 case $arch in
 x86_64)
@@ -78,6 +85,21 @@ write_units() {
     cp -p "$programs/test/tests/kernel-test.image" "$tree/build/test/tests/"
 }
 
+# What is packed, and what tries it. Roots and images are large: they come by a disk of their own.
+write_packed() {
+    local tree=$work/${of}tree/cove
+    mkdir -p "$tree/build/packed" "$tree/docs" "$tree/tests"
+    cp -rp scripts "$tree/"
+    cp -rp tests/vm "$tree/tests/"
+    cp -p pytest.ini "$tree/"
+    cp -p docs/container.md "$tree/docs/"
+    printf 'more_arguments=-s\n' >"$tree/vm.conf"
+    tar -c -f "$work/${of}tree.tar" -C "$work/${of}tree" cove
+    rm -rf "$work/${of}tree"
+    rm -f "$work/${of}disk.ext4"
+    mkfs.ext4 -q -F -O ^has_journal -m 0 -d "$packed" "$work/${of}disk.ext4" 4G
+}
+
 # The second disk of a guest: a tar file that becomes /cove.
 write_tree() {
     local tree=$work/cove
@@ -113,9 +135,10 @@ start_guest() {
         -append "$kernel_words $kernel_words_of_all part=$part" \
         -device virtio-rng-pci \
         -drive "file=$work/root.ext4,format=raw,if=virtio,snapshot=on,cache=unsafe" \
-        -drive "file=$work/tree.tar,format=raw,if=virtio,readonly=on" \
+        -drive "file=$work/${of}tree.tar,format=raw,if=virtio,readonly=on" \
         -drive "file=$work/$part.tar,format=raw,if=virtio,cache=unsafe" \
         -drive "file=$work/root.ext4,format=raw,if=virtio,readonly=on,file.locking=off" \
+        "${more_devices[@]}" \
         </dev/null &
     guest=$!
 }
@@ -170,17 +193,25 @@ run_part() {
 }
 mkdir -p "$work"
 scripts/vm-root.sh "$debian" "$work"
-build_programs
-write_tree
+more_devices=()
+if [ -n "$packed" ]; then
+    write_packed
+    more_devices=(-drive "file=$work/${of}disk.ext4,format=raw,if=virtio,readonly=on"
+        -netdev 'user,id=net,ipv6=off' -device 'virtio-net-pci,netdev=net,romfile=')
+else
+    build_programs
+    write_tree
+fi
 
 status=0
 # Who stops this stops the guests.
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-for part in ${VM_PARTS:-root user}; do
+for part in $parts; do
     run_part "$part" &
 done
 while [ "$(jobs -rp | wc -l)" -gt 0 ]; do
     wait -n || status=1
 done
-scripts/count.py "$work"/{root,user}.xml || status=1
+# shellcheck disable=SC2046 # words
+scripts/count.py $(printf "$work/%s.xml " $parts) || status=1
 exit "$status"

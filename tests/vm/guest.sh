@@ -4,13 +4,13 @@
 # puts the results on the third disk. It must end in power-off whatever happens: who waits for the
 # guest sees no more of it than the console.
 #
-# The kernel's command line says part=root or part=user.
+# The kernel's command line says part=root or part=user, or what is packed.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 trap 'busybox sync; echo "guest: over"; busybox poweroff -f' EXIT
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
-mkdir -p /dev/pts /dev/shm
+mkdir -p /dev/pts /dev/shm /mnt
 mount -t devpts -o ptmxmode=666,mode=620,gid=5 devpts /dev/pts
 mount -t tmpfs -o nosuid,nodev,mode=1777 shm /dev/shm
 mount -t tmpfs -o nosuid,nodev,mode=755 run /run
@@ -52,7 +52,7 @@ make_group() {
 mkdir $groups/init.scope
 echo 1 >$groups/init.scope/cgroup.procs
 case $part in
-root)
+root | packages | image)
     group=user.slice/user-0.slice/session-1.scope
     make_group $group
     as_whom=
@@ -78,6 +78,16 @@ esac
 # Another mount of the same image: a root for `--root` that the tests cannot wear out.
 mkdir -p /cove/build/testroot
 mount -t ext4 -o ro,noload /dev/vdd /cove/build/testroot
+
+# What is packed, and the host's network, from which roots have their packages.
+if [ -e /dev/vde ]; then
+    mount -t ext4 -o ro,noload /dev/vde /cove/build/packed
+    modprobe virtio_net
+    ip link set eth0 up
+    ip address add 10.0.2.15/24 dev eth0
+    ip route add default via 10.0.2.2
+    echo 'nameserver 10.0.2.3' >/etc/resolv.conf
+fi
 
 echo "guest: up after $(cut -d ' ' -f 1 /proc/uptime) s, Linux $(uname -r) $(uname -m), as $part"
 cd /cove || exit 1
