@@ -30,6 +30,10 @@ struct reader {
     unsigned line;
     unsigned *seen; /* by row: the line that gave it, 0 where none did */
     char section[CONF_NAME_MAX + 1];
+    /* Below a section that is not known no line can be judged. */
+    bool is_lost;
+    conf_fault tell; /* NULL: the first fault ends it */
+    void *arg;
 };
 
 static bool is_blank(char c)
@@ -349,6 +353,7 @@ static int line_section(struct reader *reader, char *line, struct error *err)
     size_t length = strlen(line);
     char *name;
 
+    reader->is_lost = true;
     if (length < 2 || line[length - 1] != ']')
         return error_set(err, "bad_config", 0, "a section is written as [NAME]");
     line[length - 1] = '\0';
@@ -360,6 +365,7 @@ static int line_section(struct reader *reader, char *line, struct error *err)
     if (!has_section(reader->table, name))
         return unknown_section(reader->table, name, err);
     (void)snprintf(reader->section, sizeof(reader->section), "%s", name);
+    reader->is_lost = false;
     return 0;
 }
 
@@ -405,6 +411,8 @@ static int line_read(struct reader *reader, char *line, struct error *err)
                          "what is before \"=\" is a name of up to %u letters, digits, \".\", "
                          "\"_\", \"-\"",
                          CONF_NAME_MAX);
+    if (reader->is_lost)
+        return 0;
     if (reader->section[0] == '\0')
         return error_set(err, "bad_config", 0,
                          "%s stands before the first section; put [SECTION] above it", name);
@@ -433,19 +441,26 @@ static int line_take(struct reader *reader, const char *text, size_t size, struc
 
 static int lines_read(struct reader *reader, const char *text, size_t size, struct error *err)
 {
-    for (size_t at = 0; at < size;) {
+    unsigned faults = 0;
+    struct error fault;
+
+    for (size_t at = 0; at < size && faults < CONF_FAULTS_MAX;) {
         const char *end = memchr(text + at, '\n', size - at);
         size_t length = end == NULL ? size - at : (size_t)(end - (text + at));
 
         reader->line++;
-        if (line_take(reader, text + at, length, err) < 0) {
-            (void)error_wrap(err, "%s:%u", reader->what, reader->line);
-            (void)snprintf(err->code, sizeof(err->code), "bad_config");
-            return -1;
+        if (line_take(reader, text + at, length, &fault) < 0) {
+            (void)error_wrap(&fault, "%s:%u", reader->what, reader->line);
+            (void)snprintf(fault.code, sizeof(fault.code), "bad_config");
+            if (faults++ == 0)
+                *err = fault;
+            if (reader->tell == NULL)
+                return -1;
+            reader->tell(reader->arg, &fault);
         }
         at += length + 1;
     }
-    return 0;
+    return faults == 0 ? 0 : -1;
 }
 
 static int table_default(const struct conf_row *table, void *target, struct error *err)
@@ -468,28 +483,38 @@ static size_t table_count(const struct conf_row *table)
     return count;
 }
 
-int conf_parse(const struct conf_row *table, const char *what, const char *text, size_t size,
-               void *target, struct error *err)
+static int text_read(struct reader *reader, const char *text, size_t size, struct error *err)
 {
+    const struct conf_row *table = reader->table;
     _cleanup_free_ unsigned *seen = calloc(table_count(table) + 1, sizeof(*seen));
-    struct reader reader = {.table = table, .what = what, .target = target, .seen = seen};
-    int status = table_default(table, target, err);
+    int status = table_default(table, reader->target, err);
 
+    reader->seen = seen;
     if (status == 0 && seen == NULL)
         status = no_memory(err);
     if (status == 0 && size > CONF_SIZE_MAX)
         status = error_set(err, "bad_config", 0, "%s has more than %u KiB; is it the right file?",
-                           what, CONF_SIZE_MAX >> 10);
+                           reader->what, CONF_SIZE_MAX >> 10);
     if (status == 0)
-        status = lines_read(&reader, text, size, err);
+        status = lines_read(reader, text, size, err);
     if (status < 0)
-        conf_free(table, target);
+        conf_free(table, reader->target);
     return status;
 }
 
-int conf_read(const struct conf_row *table, const char *what, int fd, void *target,
-              struct error *err)
+int conf_parse(const struct conf_row *table, const char *what, const char *text, size_t size,
+               void *target, struct error *err)
 {
+    struct reader reader = {.table = table, .what = what, .target = target};
+
+    return text_read(&reader, text, size, err);
+}
+
+int conf_read_all(const struct conf_row *table, const char *what, int fd, void *target,
+                  conf_fault tell, void *arg, struct error *err)
+{
+    struct reader reader = {
+        .table = table, .what = what, .target = target, .tell = tell, .arg = arg};
     _cleanup_free_ char *text = malloc(CONF_SIZE_MAX + 1);
     size_t size = 0;
 
@@ -506,7 +531,13 @@ int conf_read(const struct conf_row *table, const char *what, int fd, void *targ
             break;
         size += (size_t)n;
     }
-    return conf_parse(table, what, text, size, target, err);
+    return text_read(&reader, text, size, err);
+}
+
+int conf_read(const struct conf_row *table, const char *what, int fd, void *target,
+              struct error *err)
+{
+    return conf_read_all(table, what, fd, target, NULL, NULL, err);
 }
 
 int conf_set(const struct conf_row *table, const char *what, const char *section, const char *name,

@@ -16,7 +16,8 @@
 
 #define CONF_SIZE_MAX (256U << 10) /* of a file */
 #define CONF_LINE_MAX 4096U
-#define CONF_NAME_MAX 64U /* of a section or a name: letters, digits, ".", "_", "-" */
+#define CONF_FAULTS_MAX 100U /* that are told of one file */
+#define CONF_NAME_MAX 64U    /* of a section or a name: letters, digits, ".", "_", "-" */
 
 enum conf_type {
     CONF_TEXT = 1, /* char *; not empty */
@@ -62,6 +63,14 @@ int conf_parse(const struct conf_row *table, const char *what, const char *text,
  * the engine. */
 int conf_read(const struct conf_row *table, const char *what, int fd, void *target,
               struct error *err);
+
+/* Hears of a fault of a file, as the error of the calls above would have it. */
+typedef void (*conf_fault)(void *arg, const struct error *fault);
+
+/* Looks for all faults of a file and not for the first alone: each that is found is told, in the order of the lines,
+ * up to CONF_FAULTS_MAX. As conf_read() else; `err` gets the first one. */
+int conf_read_all(const struct conf_row *table, const char *what, int fd, void *target,
+                  conf_fault tell, void *arg, struct error *err);
 
 /* One value from elsewhere, an option of the command line say, in a struct that was parsed before;
  * `what` names it in the error ("--listen"). */

@@ -229,8 +229,8 @@ static const struct option_table check_table = {
         "Says whether a server could start with cove.conf, and starts nothing: each value, the\n"
         "files that it names, the engine's libraries, and the address.\n"
         "\n"
-        "Exit status: 0 if it could; 1 if not, with a line that names the file, the line and\n"
-        "the value.",
+        "Exit status: 0 if it could; 1 if not, with a line for each fault, that names the file,\n"
+        "the line and the value.",
     OPTION_ROWS(check_rows),
 };
 

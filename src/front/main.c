@@ -53,6 +53,7 @@ struct program {
     size_t listen_count;
     uid_t owner;
     int config, headers, tls;
+    const char *config_path; /* for errors */
     unsigned beat_ms;
     uint64_t restarts; /* engines before this one, since the keeper began */
     bool is_private, is_ending, is_stopping;
@@ -212,7 +213,6 @@ static int environment_number(const char *name, uint64_t most, uint64_t fallback
 
 static int given_read(struct program *program, struct error *err)
 {
-    const char *path = getenv("COVE_CONFIG"); // NOLINT(concurrency-mt-unsafe): before any thread
     uint64_t count, owner, config, is_private, headers, tls, beat_ms;
 
     if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
@@ -243,9 +243,11 @@ static int given_read(struct program *program, struct error *err)
             return error_set(err, "bad_start", 0,
                              "fd %d is missing: cove-engine is started by cove serve, not by hand",
                              fd);
-    if (path == NULL)
-        path = "cove.conf";
-    return settings_read(program->config, path, &program->settings, err);
+    program->config_path = getenv(
+        "COVE_CONFIG"); // NOLINT(concurrency-mt-unsafe): before any thread
+    if (program->config_path == NULL)
+        program->config_path = "cove.conf";
+    return settings_read(program->config, program->config_path, &program->settings, err);
 }
 
 static struct box_limits defaults_of(const struct settings *settings)
@@ -526,8 +528,16 @@ static void close_all(struct program *program)
     settings_free(&program->settings);
 }
 
+/* As the keeper reads it. */
+static void fault_say(void *arg, const struct error *fault)
+{
+    (void)arg;
+    (void)dprintf(STDERR_FILENO, "%s: %s\n", fault->code, fault->text);
+}
+
 /* Whether an engine could start with what the keeper gives. The answer is the status, and for the keeper, on
- * standard error, lines of the log and a last one that has the fault. Nothing is opened, and no state is touched. */
+ * standard error, lines of the log, one for each fault of the configuration, and a last one that has the first fault.
+ * Nothing is opened, and no state is touched. */
 static int check(struct program *program)
 {
     struct http_certificate *certificate = NULL;
@@ -540,10 +550,11 @@ static int check(struct program *program)
         (void)prctl(PR_SET_DUMPABLE, 0);
         failed = certificate_read(fd_take(&program->tls), &program->settings, &certificate, &err);
         http_certificate_free(certificate);
-    }
+    } else if (failed != 0 && program->config_path != NULL && program->config >= 0)
+        settings_faults(program->config, program->config_path, fault_say, NULL);
     settings_free(&program->settings);
     if (failed != 0)
-        (void)dprintf(STDERR_FILENO, "%s: %s\n", err.code, err.text);
+        fault_say(NULL, &err);
     return failed != 0;
 }
 

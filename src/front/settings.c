@@ -113,26 +113,42 @@ static int most_check(const char *path, const char *name, uint64_t usual, uint64
 {
     if (most == 0 || (usual > 0 && usual <= most))
         return 0;
+    if (usual == 0)
+        return error_set(err, "bad_config", 0,
+                         "%s: [boxes] %s gives all of the host's, which is more than most_%s "
+                         "allows: set %s, too",
+                         path, name, name, name);
     return error_set(err, "bad_config", 0,
                      "%s: [boxes] %s is %llu, which is more than most_%s allows (%llu): raise the "
                      "one or lower the other",
                      path, name, (unsigned long long)usual, name, (unsigned long long)most);
 }
 
-/* Of two lines, which only together are wrong. */
-static int pairs_check(const char *path, const struct settings *settings, struct error *err)
+/* Of two lines, which only together are wrong. Without `tell` the first fault ends it. */
+static int pairs_check(const char *path, const struct settings *settings, conf_fault tell,
+                       void *arg, struct error *err)
 {
-    if (settings->most_cpus > 0 && settings->cpus == 0)
-        return error_set(err, "bad_config", 0,
-                         "%s: [boxes] cpus gives all of the host's, which is more than most_cpus "
-                         "allows: set cpus, too",
-                         path);
-    if (most_check(path, "memory", settings->memory, settings->most_memory, err) != 0 ||
-        most_check(path, "disk", settings->disk, settings->most_disk, err) != 0 ||
-        most_check(path, "pids", settings->pids, settings->most_pids, err) != 0 ||
-        default_check(path, settings, err) != 0)
-        return -1;
-    return most_check(path, "cpus", settings->cpus, settings->most_cpus, err);
+    const struct {
+        const char *name;
+        uint64_t usual, most;
+    } pairs[] = {{"cpus", settings->cpus, settings->most_cpus},
+                 {"memory", settings->memory, settings->most_memory},
+                 {"disk", settings->disk, settings->most_disk},
+                 {"pids", settings->pids, settings->most_pids},
+                 {NULL, 0, 0}};
+    int status = 0;
+
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        if ((pairs[i].name != NULL
+                 ? most_check(path, pairs[i].name, pairs[i].usual, pairs[i].most, err)
+                 : default_check(path, settings, err)) == 0)
+            continue;
+        status = -1;
+        if (tell == NULL)
+            break;
+        tell(arg, err);
+    }
+    return status;
 }
 
 int settings_read(int fd, const char *path, struct settings *settings, struct error *err)
@@ -140,11 +156,21 @@ int settings_read(int fd, const char *path, struct settings *settings, struct er
     int failed = fd < 0 ? conf_parse(table, path, "", 0, settings, err)
                         : conf_read(table, path, fd, settings, err);
 
-    if (failed == 0 && pairs_check(path, settings, err) != 0) {
+    if (failed == 0 && pairs_check(path, settings, NULL, NULL, err) != 0) {
         settings_free(settings);
         return -1;
     }
     return failed;
+}
+
+void settings_faults(int fd, const char *path, conf_fault tell, void *arg)
+{
+    struct settings settings = {0};
+    struct error ignored;
+
+    if (conf_read_all(table, path, fd, &settings, tell, arg, &ignored) == 0)
+        (void)pairs_check(path, &settings, tell, arg, &ignored);
+    settings_free(&settings);
 }
 
 void settings_free(struct settings *settings)

@@ -1,6 +1,7 @@
 /* What cove.conf says to the engine. The keeper reads the same file for its own part. */
 #pragma once
 
+#include "base/conf.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -32,4 +33,6 @@ struct settings {
 /* From the text that `fd` has; -1: all by default. `path` names it in errors. "bad_config". Every room
  * takes what it takes: a reload must not end in an engine that cannot start. */
 int settings_read(int fd, const char *path, struct settings *settings, struct error *err);
+/* Tells all faults of the text, and not the first alone. */
+void settings_faults(int fd, const char *path, conf_fault tell, void *arg);
 void settings_free(struct settings *settings);

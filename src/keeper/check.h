@@ -4,6 +4,8 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+
 struct keeper;
 
 /* Reads the configuration that places_find() has found, and the files that it names. */
@@ -12,5 +14,6 @@ int check_configuration(struct keeper *keeper, struct error *err);
 /* Finds the engine, looks whether it is of this build, and has it judge its part of the configuration. */
 int check_engine(struct keeper *keeper, struct error *err);
 
-/* All of it, as a start by these options would find it, and whether it could listen. */
-int check_start(struct keeper *keeper, struct error *err);
+/* All of it, as a start by these options would find it, and whether it could listen. Prints every fault on standard
+ * error, and what a start would put up with; tells whether there is none. */
+bool check_start(struct keeper *keeper);

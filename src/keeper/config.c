@@ -229,21 +229,41 @@ static char *tenants_of(struct config *config, const struct config_tenants *entr
     return NULL;
 }
 
-/* After all is read: whose a name is may stand before it. */
-static int give_tenants(const char *path, struct config *config, struct error *err)
+/* After all is read: whose a name is may stand before it. Without `tell` the first fault ends it. */
+static int give_tenants(const char *path, struct config *config, conf_fault tell, void *arg,
+                        struct error *err)
 {
+    int status = 0;
+
     for (size_t i = 0; i < config->tenants_count; i++) {
         const struct config_tenants *entry = &config->tenants[i];
         const char *kind = entry->kind == KEEPER_ROOT ? "root" : "mount";
         char *into = tenants_of(config, entry);
 
-        if (into == NULL)
-            return error_set(err, "bad_config", 0,
-                             "%s: [%s_tenants] names %s, which [%ss] does not", path, kind,
-                             entry->name, kind);
-        memcpy(into, entry->tenants, sizeof(entry->tenants));
+        if (into != NULL) {
+            memcpy(into, entry->tenants, sizeof(entry->tenants));
+            continue;
+        }
+        status = error_set(err, "bad_config", 0, "%s: [%s_tenants] names %s, which [%ss] does not",
+                           path, kind, entry->name, kind);
+        if (tell == NULL)
+            break;
+        tell(arg, err);
     }
-    return 0;
+    return status;
+}
+
+void config_faults(int fd, const char *path, struct config *config, conf_fault tell, void *arg)
+{
+    struct error fault;
+
+    forget(config);
+    if (conf_read_all(rows, path, fd, config, tell, arg, &fault) == 0) {
+        if (check_tls(path, config, &fault) < 0)
+            tell(arg, &fault);
+        (void)give_tenants(path, config, tell, arg, &fault);
+    }
+    forget(config);
 }
 
 int config_read(int fd, const char *path, struct config *config, struct options *options,
@@ -252,8 +272,9 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     const struct options given = *options;
 
     forget(config);
-    if (fd >= 0 && (conf_read(rows, path, fd, config, err) < 0 ||
-                    check_tls(path, config, err) < 0 || give_tenants(path, config, err) < 0)) {
+    if (fd >= 0 &&
+        (conf_read(rows, path, fd, config, err) < 0 || check_tls(path, config, err) < 0 ||
+         give_tenants(path, config, NULL, NULL, err) < 0)) {
         forget(config);
         return -1;
     }

@@ -2,6 +2,7 @@
  * engine reads the rest from the same text. */
 #pragma once
 
+#include "base/conf.h"
 #include "base/err.h"
 #include "keeper/names.h"
 #include "keeper/options.h"
@@ -38,3 +39,6 @@ struct config {
  * borrow from `config` from there on; on an error they are as they were, and `config` is empty. */
 int config_read(int fd, const char *path, struct config *config, struct options *options,
                 struct error *err);
+
+/* Tells all faults of the text, and not the first alone. `config` is empty then. */
+void config_faults(int fd, const char *path, struct config *config, conf_fault tell, void *arg);

@@ -77,6 +77,9 @@ int engine_identify(struct keeper *keeper, uid_t had, struct error *err);
  * and with nothing open that is anybody's. Waits for the answer; what is wrong is said in the engine's words. */
 int engine_try(const struct keeper *keeper, struct error *err);
 
+/* The same; all that it said lies in `said`: its warnings, as lines of a log, and as CODE: TEXT each fault. */
+int engine_try_said(const struct keeper *keeper, char *said, size_t size, struct error *err);
+
 /* Reads the configuration (again) into a sealed memfd, which every engine gets. */
 int engine_config(struct keeper *keeper, struct error *err);
 

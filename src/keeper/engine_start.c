@@ -480,18 +480,18 @@ static int trial_refused(const struct engine_child *engine, const char *said, st
             : "");
 }
 
-int engine_try(const struct keeper *keeper, struct error *err)
+int engine_try_said(const struct keeper *keeper, char *said, size_t size, struct error *err)
 {
-    char said[2048];
     int ends[2], status = -1;
     pid_t pid;
 
+    said[0] = '\0';
     if (pipe2(ends, O_CLOEXEC) < 0)
         return error_set(err, "capacity", errno, "cannot try the engine");
     pid = trial_fork(keeper, ends[1]);
     (void)close(ends[1]);
     if (pid > 0) {
-        hear_all(ends[0], said, sizeof(said), TRY_MS);
+        hear_all(ends[0], said, size, TRY_MS);
         (void)kill(pid, SIGKILL);
         (void)waitpid(pid, &status, 0);
     }
@@ -500,8 +500,12 @@ int engine_try(const struct keeper *keeper, struct error *err)
         return error_set(err, "capacity", errno, "cannot try the engine");
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return trial_refused(&keeper->engine, said, err);
-    /* Its warnings; an engine that starts says them in the log itself. */
-    if (keeper->options.wants_check && said[0] != '\0')
-        (void)fprintf(stderr, "%s\n", said);
     return 0;
+}
+
+int engine_try(const struct keeper *keeper, struct error *err)
+{
+    char said[2048];
+
+    return engine_try_said(keeper, said, sizeof(said), err);
 }

@@ -361,9 +361,7 @@ static int can_take(void)
 
 static int check(void)
 {
-    struct error err = {0};
-
-    return check_start(&keeper, &err) == 0 ? 0 : fail(&err, 1);
+    return check_start(&keeper) ? 0 : 1;
 }
 
 static int print_pid(void)

@@ -159,6 +159,44 @@ def test_a_certificate_that_cannot_be_used_is_named(place):
     assert result.returncode == 1 and "cove-keeper: bad_" in result.stderr and str(place) in result.stderr, result
 
 
+def test_a_check_names_all_faults_of_a_file(place):
+    """Those that the keeper finds and those of the engine's part, by line and each once."""
+    config = ("[boxes]\nmemory = lots\n[serve]\nlisten = nowhere\nno_such_line = 1\ntls_key = here\n"
+              "[network]\nproxy = moon\n[nowhere]\nmemory = 1\n")
+    result = serve(place, "--check", config=config)
+    assert result.returncode == 1, result
+    lines = result.stderr.splitlines()
+    begins = (':2: memory: "lots"', ":4: listen: ", ':5: [serve] has no "no_such_line"', ":6: tls_key: ", ":8: proxy: ",
+              ":9: there is no section [nowhere]")
+    assert len(lines) == len(begins), result.stderr
+    for line, begin in zip(lines, begins):
+        assert line.startswith(f"cove-keeper: bad_config: {place}/bad.conf{begin}"), result.stderr
+    assert cove(place, "config", "check", "--config", place / "bad.conf").stderr == result.stderr
+
+
+def test_a_check_names_all_faults_of_lines_that_are_wrong_together(place):
+    chain = place / "chain.pem"
+    result = serve(place, "--check", config=f"[serve]\ntls_certificate = {chain}\n[boxes]\nmost_memory = 16M\n"
+                                            "most_disk = 16M\n[root_tenants]\none = *\n[mount_tenants]\ntwo = *\n")
+    assert result.returncode == 1, result
+    for fault in ("has tls_certificate and no tls_key", "[root_tenants] names one", "[mount_tenants] names two",
+                  "memory is 1073741824", "disk is 2147483648"):
+        assert result.stderr.count(fault) == 1, result.stderr
+    assert len(result.stderr.splitlines()) == 5, result.stderr
+
+
+def test_a_check_names_each_file_that_cannot_be_read(place):
+    config = (f"[serve]\ntls_certificate = {place}/no.pem\ntls_key = {place}/no.key\n"
+              f"[telemetry]\notlp_headers_file = {place}/no.headers\n")
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        address = f"127.0.0.1:{used.getsockname()[1]}"
+        result = serve(place, "--check", "--listen", address, config=config)
+    assert result.returncode == 1, result
+    for fault in (f"otlp_headers_file {place}/no.headers", f"tls_certificate {place}/no.pem",
+                  f"cannot listen on {address}"):
+        assert result.stderr.count(fault) == 1, result.stderr
+
+
 def test_a_check_warns_of_what_a_start_would_put_up_with(place):
     authority = Authority(place / "authority")
     authority.certificate("old", "DNS:localhost", days=0)

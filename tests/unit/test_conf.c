@@ -225,6 +225,50 @@ static void check_read(void)
           "%s", err.text);
 }
 
+struct told {
+    size_t count;
+    char text[4][ERROR_TEXT_MAX];
+};
+
+static void told_take(void *arg, const struct error *fault)
+{
+    struct told *told = arg;
+
+    if (told->count < 4)
+        (void)snprintf(told->text[told->count], ERROR_TEXT_MAX, "%s", fault->text);
+    told->count++;
+}
+
+/* Nothing below a section that is not known is a fault of its own. */
+static void check_all_faults(void)
+{
+    static const char text[] = "[boxes]\nmemory = lots\npids = 12\npids = 13\n"
+                               "[nowhere]\nmemory = 1\n[serve]\nlevel = loud\n";
+    static const char *const lines[] = {"cove.conf:2: memory: ", "cove.conf:4: pids is given again",
+                                        "cove.conf:5: there is no section [nowhere]",
+                                        "cove.conf:8: level: "};
+    _cleanup_close_ int fd = memfd_create("conf", MFD_CLOEXEC);
+    struct settings settings = {0};
+    struct told told = {0};
+    struct error err;
+
+    CHECK(fd_write_full(fd, text, sizeof(text) - 1) == 0, "memfd");
+    CHECK(conf_read_all(table, "cove.conf", fd, &settings, told_take, &told, &err) == -1 &&
+              strcmp(err.text, told.text[0]) == 0 && strcmp(err.code, "bad_config") == 0 &&
+              settings.hosts == NULL,
+          "%s", err.text);
+    CHECK(told.count == 4, "%zu faults", told.count);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(strncmp(told.text[i], lines[i], strlen(lines[i])) == 0, "%s", told.text[i]);
+
+    for (unsigned i = 0; i < 2 * CONF_FAULTS_MAX; i++)
+        CHECK(pwrite(fd, "x\n", 2, 2 * (off_t)i) == 2, "memfd");
+    told.count = 0;
+    CHECK(conf_read_all(table, "cove.conf", fd, &settings, told_take, &told, &err) == -1 &&
+              told.count == CONF_FAULTS_MAX,
+          "%zu faults", told.count);
+}
+
 static void check_set(void)
 {
     struct settings settings;
@@ -255,6 +299,7 @@ int main(void)
     check_refused();
     check_bounds();
     check_read();
+    check_all_faults();
     check_set();
     return check_finish();
 }
