@@ -20,6 +20,7 @@ static int stdio_fill(void)
 
 int main(int argc, char **argv)
 {
+    static const char version_line[] = "cove " COVE_VERSION "\n";
     static char help[] = "help", version[] = "version";
 
     /* The keeper closes them itself, but for the sockets that a service manager gave it. */
@@ -36,6 +37,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         argv[1] = help;
+    else if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return cmd_print(version_line, sizeof(version_line) - 1) == 0 ? 0 : CMD_FAILED;
     else if (strcmp(argv[1], "--version") == 0)
         argv[1] = version;
     return cmd_run_words(argc - 1, argv + 1);

@@ -141,7 +141,11 @@ def test_every_option_of_serve_is_known_to_the_keeper():
 
 
 def test_version():
-    assert good("version") == f"cove {json.loads(good('version', '--json'))['version']}\n"
+    said = json.loads(good("version", "--json"))
+    assert good("--version") == f"cove {said['version']}\n"
+    commit = f"commit   {said['commit']}, {said['commit_at']}\n" if "commit" in said else ""
+    assert good("version").startswith(f"cove {said['version']}\n{commit}machine  {said['machine']}\nserver   ")
+    assert said["machine"] == os.uname().machine
     failed(cove("version", "x"), "cove version --help")
 
 
