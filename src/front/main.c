@@ -53,7 +53,8 @@ struct program {
     size_t listen_count;
     uid_t owner;
     int config, headers, tls;
-    const char *config_path; /* for errors */
+    const char *config_path;        /* for errors */
+    uint64_t disk_bytes, disk_free; /* of the data directory, where it is only tried; 0: not known */
     unsigned beat_ms;
     uint64_t restarts; /* engines before this one, since the keeper began */
     bool is_private, is_ending, is_stopping;
@@ -223,6 +224,8 @@ static int given_read(struct program *program, struct error *err)
         environment_number("COVE_RESTARTS", UINT32_MAX, 0, &program->restarts, err) != 0 ||
         environment_number("COVE_BEAT_MS", UINT32_MAX, 0, &beat_ms, err) != 0 ||
         environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0 ||
+        environment_number("COVE_DISK_BYTES", INT64_MAX, 0, &program->disk_bytes, err) != 0 ||
+        environment_number("COVE_DISK_FREE", INT64_MAX, 0, &program->disk_free, err) != 0 ||
         test_clock_open(&program->clock, &program->loop, err) != 0)
         return -1;
     if (owner == UINT64_MAX)
@@ -552,6 +555,8 @@ static int check(struct program *program)
         http_certificate_free(certificate);
     } else if (failed != 0 && program->config_path != NULL && program->config >= 0)
         settings_faults(program->config, program->config_path, fault_say, NULL);
+    if (failed == 0 && program->disk_bytes > 0)
+        settings_fit(&program->settings, program->disk_bytes, program->disk_free);
     settings_free(&program->settings);
     if (failed != 0)
         fault_say(NULL, &err);

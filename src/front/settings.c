@@ -4,6 +4,7 @@
 
 #include "base/conf.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "net/net.h"
 #include "policy/policy.h"
 
@@ -171,6 +172,31 @@ void settings_faults(int fd, const char *path, conf_fault tell, void *arg)
     if (conf_read_all(table, path, fd, &settings, tell, arg, &ignored) == 0)
         (void)pairs_check(path, &settings, tell, arg, &ignored);
     settings_free(&settings);
+}
+
+/* What the engine would do is in engine/capacity.c and disk_room.c. */
+void settings_fit(const struct settings *settings, uint64_t disk_bytes, uint64_t disk_free)
+{
+    uint64_t headroom = settings->headroom_disk, usable = 0, most = disk_bytes;
+
+    if (disk_bytes > headroom)
+        usable = disk_bytes - headroom;
+    if (usable < disk_bytes / settings->disk_overcommit)
+        most = usable * settings->disk_overcommit;
+    if (disk_free < headroom)
+        log_say(LOG_LEVEL_WARN, "disk_low",
+                "[boxes] headroom_disk keeps %llu MiB free, and the disk of the data directory has "
+                "%llu MiB left of %llu: no sandbox would be made or started; make room there, or "
+                "lower headroom_disk",
+                (unsigned long long)headroom >> 20, (unsigned long long)disk_free >> 20,
+                (unsigned long long)disk_bytes >> 20);
+    if (settings->disk > most)
+        log_say(LOG_LEVEL_WARN, "disk_small",
+                "[boxes] disk gives a sandbox %llu MiB, and the disk of the data directory, of %llu "
+                "MiB, can give one %llu: a sandbox that asks for no other size would be refused; "
+                "lower disk, or use a larger one",
+                (unsigned long long)settings->disk >> 20, (unsigned long long)disk_bytes >> 20,
+                (unsigned long long)most >> 20);
 }
 
 void settings_free(struct settings *settings)

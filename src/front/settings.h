@@ -35,4 +35,6 @@ struct settings {
 int settings_read(int fd, const char *path, struct settings *settings, struct error *err);
 /* Tells all faults of the text, and not the first alone. */
 void settings_faults(int fd, const char *path, conf_fault tell, void *arg);
+/* Warns in the log where what is set does not fit the disk of the data directory, so that sandboxes would be refused. */
+void settings_fit(const struct settings *settings, uint64_t disk_bytes, uint64_t disk_free);
 void settings_free(struct settings *settings);

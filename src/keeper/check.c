@@ -149,6 +149,8 @@ static void start_faults(struct keeper *keeper, struct faults *faults)
         config_faults(keeper->engine.config, faults->path, &keeper->config, fault_add, faults);
     if (!is_read)
         fault_add(faults, &err);
+    if (is_read && places_find_data(&keeper->places, &keeper->options, &err) < 0)
+        fault_add(faults, &err);
     if (is_read && engine_headers(keeper, &err) < 0)
         fault_add(faults, &err);
     if (is_read && tls_read(keeper, &err) < 0)

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <libgen.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,6 +23,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -320,10 +322,24 @@ static int arrange(const struct keeper *keeper, const struct given *given, int *
 
 /* All of its environment. */
 struct environment {
-    char text[10][64];
+    char text[12][64];
     char config[PATH_MAX + 16];
-    char *list[14];
+    char *list[16];
 };
+
+/* Of the data directory, or of the directory in which it would be made. */
+static int disk_look(const struct keeper *keeper, struct statvfs *disk)
+{
+    char path[sizeof(keeper->places.data_path)];
+    int failed;
+
+    memcpy(path, keeper->places.data_path, sizeof(path));
+    if (path[0] == '\0')
+        return -1;
+    while ((failed = statvfs(path, disk)) < 0 && errno == ENOENT && strcmp(path, "/") != 0)
+        memcpy(path, dirname(path), strlen(dirname(path)) + 1);
+    return failed;
+}
 
 static void describe(const struct keeper *keeper, const struct given *given,
                      struct environment *environment)
@@ -331,6 +347,7 @@ static void describe(const struct keeper *keeper, const struct given *given,
     static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", locale[] = "LANG=C.UTF-8";
     size_t sockets = given->listening, used = 0, texts = 0;
     size_t fd = KEEPER_ENGINE_LISTEN + sockets;
+    struct statvfs disk;
     char(*text)[64] = environment->text;
 
     (void)snprintf(text[texts++], 64, "COVE_LISTEN_FDS=%zu", sockets);
@@ -351,6 +368,12 @@ static void describe(const struct keeper *keeper, const struct given *given,
         (void)snprintf(text[texts++], 64, "COVE_LOG_FORMAT=json");
     if (keeper->options.is_private)
         (void)snprintf(text[texts++], 64, "COVE_PRIVATE=1");
+    if (given->is_trial && disk_look(keeper, &disk) == 0) {
+        (void)snprintf(text[texts++], 64, "COVE_DISK_BYTES=%llu",
+                       (unsigned long long)disk.f_blocks * disk.f_frsize);
+        (void)snprintf(text[texts++], 64, "COVE_DISK_FREE=%llu",
+                       (unsigned long long)disk.f_bavail * disk.f_frsize);
+    }
     for (size_t i = 0; i < texts; i++)
         environment->list[used++] = text[i];
     if (keeper->places.config_path[0] != '\0') {

@@ -213,18 +213,24 @@ static int lock(int directory)
     }
 }
 
+int places_find_data(struct places *places, const struct options *options, struct error *err)
+{
+    if (options->data != NULL)
+        return snprintf(places->data_path, PATH_MAX, "%s", options->data) < PATH_MAX
+                   ? 0
+                   : too_long("--data", err);
+    if (!places->is_system)
+        return user_path("XDG_DATA_HOME", ".local/share", "cove", places->data_path, err);
+    (void)snprintf(places->data_path, PATH_MAX, "/var/lib/cove");
+    return 0;
+}
+
 static int data_open(struct places *places, const struct options *options, struct error *err)
 {
-    if (options->data != NULL) {
-        if (snprintf(places->data_path, PATH_MAX, "%s", options->data) >= PATH_MAX)
-            return too_long("--data", err);
-    } else if (places->is_system) {
-        (void)snprintf(places->data_path, PATH_MAX, "/var/lib/cove");
-    } else if (user_path("XDG_DATA_HOME", ".local/share", "cove", places->data_path, err) < 0) {
+    if (places_find_data(places, options, err) < 0)
         return -1;
-    } else {
+    if (options->data == NULL && !places->is_system)
         make_above(places->data_path);
-    }
     places->data = own_open(AT_FDCWD, places->data_path, places->data_path, 0700, err);
     if (places->data < 0)
         return -1;

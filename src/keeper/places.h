@@ -27,5 +27,8 @@ int places_find(struct places *places, const struct options *options, struct err
 /* Where the sockets lie, or would: nothing is made. */
 int places_find_socket(struct places *places, const struct options *options, struct error *err);
 
+/* Where the data directory lies, or would: nothing is made. */
+int places_find_data(struct places *places, const struct options *options, struct error *err);
+
 int places_open(struct places *places, const struct options *options, struct error *err);
 void places_close(struct places *places);

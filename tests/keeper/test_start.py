@@ -210,6 +210,19 @@ def test_a_check_warns_of_what_a_start_would_put_up_with(place):
     assert not (place / "data").exists()
 
 
+def test_a_check_warns_of_limits_that_the_disk_does_not_have(place):
+    """The engine would start, and refuse every sandbox."""
+    disk = os.statvfs(place)
+    mib = disk.f_blocks * disk.f_frsize >> 20
+    low = serve(place, "--check", "--listen", "none", config="[boxes]\nheadroom_disk = 900T\n")
+    assert (low.returncode, low.stdout) == (0, ""), low
+    assert f"headroom_disk keeps {900 << 20} MiB free" in low.stderr and f"left of {mib}: no sandbox" in low.stderr, low
+    large = serve(place, "--check", "--listen", "none", config="[boxes]\ndisk = 900T\n")
+    assert (large.returncode, large.stdout) == (0, "") and len(large.stderr.splitlines()) == 1, large
+    assert f"disk gives a sandbox {900 << 20} MiB" in large.stderr and f"of {mib} MiB, can give one" in large.stderr, large
+    assert not (place / "data").exists()
+
+
 def test_a_check_of_what_is_good_says_nothing_and_makes_nothing(place):
     listening = f"127.0.0.1:{harness.free_port()}"
     result = serve(place, "--listen", listening, "--check")
