@@ -53,8 +53,9 @@ struct program {
     size_t listen_count;
     uid_t owner;
     int config, headers, tls;
-    const char *config_path;        /* for errors */
-    uint64_t disk_bytes, disk_free; /* of the data directory, where it is only tried; 0: not known */
+    const char *config_path; /* for errors */
+    uint64_t disk_bytes,
+        disk_free; /* of the data directory, where it is only tried; 0: not known */
     unsigned beat_ms;
     uint64_t restarts; /* engines before this one, since the keeper began */
     bool is_private, is_ending, is_stopping;

@@ -191,12 +191,13 @@ void settings_fit(const struct settings *settings, uint64_t disk_bytes, uint64_t
                 (unsigned long long)headroom >> 20, (unsigned long long)disk_free >> 20,
                 (unsigned long long)disk_bytes >> 20);
     if (settings->disk > most)
-        log_say(LOG_LEVEL_WARN, "disk_small",
-                "[boxes] disk gives a sandbox %llu MiB, and the disk of the data directory, of %llu "
-                "MiB, can give one %llu: a sandbox that asks for no other size would be refused; "
-                "lower disk, or use a larger one",
-                (unsigned long long)settings->disk >> 20, (unsigned long long)disk_bytes >> 20,
-                (unsigned long long)most >> 20);
+        log_say(
+            LOG_LEVEL_WARN, "disk_small",
+            "[boxes] disk gives a sandbox %llu MiB, and the disk of the data directory, of %llu "
+            "MiB, can give one %llu: a sandbox that asks for no other size would be refused; "
+            "lower disk, or use a larger one",
+            (unsigned long long)settings->disk >> 20, (unsigned long long)disk_bytes >> 20,
+            (unsigned long long)most >> 20);
 }
 
 void settings_free(struct settings *settings)
