@@ -3,17 +3,27 @@
 #include "keeper/find.h"
 
 #include "base/fd.h"
+#include "box/proto.h"
+#include "box/sys.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-static int ask(const char *path, struct ucred *peer, struct error *err)
+#define STOP_MS 60000 /* of all steps of its end; TimeoutStopSec= is as long */
+#define RELOAD_MS 60000
+#define ANSWER_MS 15000 /* it answers at once, but where it is being replaced */
+#define PAUSE_MS 50
+
+static int ask(const char *path, struct ucred *peer, int *into, struct error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     _cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -31,6 +41,7 @@ static int ask(const char *path, struct ucred *peer, struct error *err)
                          path);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &size) < 0)
         return error_set(err, "not_running", errno, "cannot ask whose socket %s is", path);
+    *into = fd_take(&fd);
     return 0;
 }
 
@@ -44,7 +55,8 @@ static bool is_keeper(pid_t pid)
            strcmp(name, "cove-keeper\n") == 0;
 }
 
-int find_server(struct keeper *keeper, pid_t *pid, struct error *err)
+/* With a connection to it. */
+static int find(struct keeper *keeper, pid_t *pid, int *connection, struct error *err)
 {
     struct places *places = &keeper->places;
     struct ucred peer = {0};
@@ -55,9 +67,18 @@ int find_server(struct keeper *keeper, pid_t *pid, struct error *err)
     if (engine_config(keeper, &ignored) == 0)
         (void)config_read(keeper->engine.config, places->config_path, &keeper->config,
                           &keeper->options, &ignored);
-    if (places_find_socket(places, &keeper->options, err) < 0 ||
-        ask(places->keeper_path, &peer, err) < 0)
+    if (places_find_socket(places, &keeper->options, err) < 0)
         return -1;
+    if (ask(places->keeper_path, &peer, connection, err) < 0) {
+        /* What the file says of it now holds from the next start on only. */
+        bool is_configured = keeper->options.socket != NULL &&
+                             keeper->options.socket == keeper->config.socket;
+
+        keeper->options.socket = NULL;
+        if (!is_configured || places_find_socket(places, &keeper->options, &ignored) < 0 ||
+            ask(places->keeper_path, &peer, connection, &ignored) < 0)
+            return -1;
+    }
     /* In a directory that others may write to, it could be anybody's. */
     if (peer.pid <= 0 || (peer.uid != 0 && peer.uid != geteuid()))
         return error_set(err, "not_running", 0,
@@ -70,4 +91,88 @@ int find_server(struct keeper *keeper, pid_t *pid, struct error *err)
                          (int)peer.pid, places->keeper_path);
     *pid = peer.pid;
     return 0;
+}
+
+int find_server(struct keeper *keeper, pid_t *pid, struct error *err)
+{
+    _cleanup_close_ int connection = -1;
+
+    return find(keeper, pid, &connection, err);
+}
+
+/* ---- telling it ---- */
+
+/* Sends it a signal; what is returned is readable once it has ended. */
+static int signal_send(struct keeper *keeper, int number, pid_t *pid, struct error *err)
+{
+    _cleanup_close_ int held = -1;
+    pid_t again = 0;
+
+    if (find_server(keeper, pid, err) < 0)
+        return -1;
+    /* Asked for anew once it is held: its number may have been another's before. */
+    held = (int)syscall(SYS_pidfd_open, *pid, 0);
+    if (held < 0 || find_server(keeper, &again, err) < 0 || again != *pid)
+        return error_set(err, "not_running", 0, "process %d has ended meanwhile", (int)*pid);
+    if (sys_pidfd_send_signal(held, number) < 0)
+        return error_set(err, "not_allowed", errno,
+                         "process %d is another user's: ask as root, or as that user", (int)*pid);
+    return fd_take(&held);
+}
+
+int find_stop(struct keeper *keeper, pid_t *pid, struct error *err)
+{
+    _cleanup_close_ int held = signal_send(keeper, SIGTERM, pid, err);
+    struct pollfd ended = {.fd = held, .events = POLLIN};
+
+    if (held < 0)
+        return -1;
+    if (poll(&ended, 1, STOP_MS) == 1)
+        return 0;
+    return error_set(err, "stop_slow", 0,
+                     "process %d has not ended within %d s; its log says what it waits for",
+                     (int)*pid, STOP_MS / 1000);
+}
+
+/* One request and its answer; -1 for what could not be said, else the answer's error decides. */
+static int say(struct keeper *keeper, uint32_t verb, pid_t *pid, struct error *err)
+{
+    const struct names_request request = {.verb = verb};
+    struct names_answer answer = {0};
+    _cleanup_close_ int connection = -1;
+    int fds[PROTO_FDS_MAX];
+
+    if (find(keeper, pid, &connection, err) < 0)
+        return -1;
+    if (proto_send(connection, &request, sizeof(request), NULL, 0, NULL, 0) < 0 ||
+        poll(&(struct pollfd){.fd = connection, .events = POLLIN}, 1, ANSWER_MS) != 1 ||
+        proto_receive(connection, &answer, sizeof(answer), fds, MSG_DONTWAIT) !=
+            (ssize_t)sizeof(answer))
+        return error_set(err, "no_answer", 0,
+                         "process %d gives no answer: its user is another one, or it has ended; "
+                         "ask as root, and see its log",
+                         (int)*pid);
+    for (size_t i = 0; i < PROTO_FDS_MAX; i++)
+        fd_close(&fds[i]);
+    *err = answer.error;
+    return err->code[0] == '\0' ? 0 : -1;
+}
+
+int find_reload(struct keeper *keeper, pid_t *pid, struct error *err)
+{
+    int waited = 0, status = say(keeper, NAMES_RELOAD, pid, err);
+
+    if (status < 0 && strcmp(err->code, "bad_request") == 0) {
+        _cleanup_close_ int held = signal_send(keeper, SIGHUP, pid, err);
+
+        return held < 0 ? -1 : 1;
+    }
+    for (; status == 0 && waited < RELOAD_MS; waited += PAUSE_MS) {
+        if (say(keeper, NAMES_RELOADED, pid, err) == 0)
+            return 0;
+        if (strcmp(err->code, UPGRADE_UNDER_WAY) != 0)
+            return -1;
+        (void)poll(NULL, 0, PAUSE_MS);
+    }
+    return -1;
 }

@@ -345,7 +345,7 @@ static struct keeper keeper = {
     .places = {.data = -1, .engine = -1, .disks = -1},
     .notify.socket = -1,
     .uncounted.found.fd = -1,
-    .upgrade = {.pidfd = -1, .answered.fd = -1},
+    .upgrade = {.pidfd = -1, .said = -1, .answered.fd = -1},
 };
 
 /* The answer is the status; who asks has its own log open on our stderr. */
@@ -364,14 +364,33 @@ static int check(void)
     return check_start(&keeper) ? 0 : 1;
 }
 
-static int print_pid(void)
+/* What concerns a server that runs: in a line what came of it. */
+static int tell(void)
 {
+    const struct options *options = &keeper.options;
     struct error err = {0};
     pid_t pid;
+    int failed;
 
-    if (find_server(&keeper, &pid, &err) < 0)
+    if (options->wants_stop)
+        failed = find_stop(&keeper, &pid, &err);
+    else if (options->wants_reload)
+        failed = find_reload(&keeper, &pid, &err);
+    else
+        failed = find_server(&keeper, &pid, &err);
+    if (failed < 0)
         return fail(&err, 1);
-    return printf("%d\n", (int)pid) > 0 && fflush(stdout) == 0 ? 0 : 1;
+    if (options->wants_stop)
+        failed = printf("process %d has ended, with its sandboxes\n", (int)pid);
+    else if (options->wants_reload)
+        failed = printf(failed == 0
+                            ? "process %d has read its configuration again\n"
+                            : "process %d is of an earlier version and was sent SIGHUP: its log "
+                              "says what came of it\n",
+                        (int)pid);
+    else
+        failed = printf("%d\n", (int)pid);
+    return failed > 0 && fflush(stdout) == 0 ? 0 : 1;
 }
 
 /* What cannot be taken over has nobody who looks after it: all of it ends with us, the janitor sees to
@@ -406,8 +425,8 @@ int main(int argc, char **argv)
         return can_take();
     if (keeper.options.wants_check)
         return check();
-    if (keeper.options.wants_pid)
-        return print_pid();
+    if (keeper.options.wants_pid || keeper.options.wants_reload || keeper.options.wants_stop)
+        return tell();
     if (handover < 0)
         listen_close_strays();
     if (handover >= 0 && resume(handover) < 0)

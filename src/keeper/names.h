@@ -29,11 +29,13 @@ enum names_verb {
     NAMES_REMOVE,
     /* The answer comes with a memfd, of a names_entry each; 3 was a list in packets. */
     NAMES_LIST = 4,
+    NAMES_RELOAD,   /* as SIGHUP; answered at once */
+    NAMES_RELOADED, /* what came of the last one; UPGRADE_UNDER_WAY until it is known */
 };
 
 struct names_request {
     uint32_t verb;
-    uint32_t kind; /* enum keeper_kind; not looked at with NAMES_LIST */
+    uint32_t kind; /* enum keeper_kind; of NAMES_ADD and NAMES_REMOVE */
     uint32_t read_only;
     uint32_t pad;
     char name[KEEPER_NAME_MAX];

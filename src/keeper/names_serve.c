@@ -1,4 +1,4 @@
-/* keeper.sock: who registers roots and mounts. See names.h.
+/* keeper.sock: clients that register roots and mounts, or want a reload. See names.h.
  *
  * A client says one thing and hears one answer. It is root or the keeper's own user, and still may not
  * hold us up: nothing here waits. */
@@ -25,7 +25,7 @@ static int request_check(const struct names_request *request, int fd, struct err
 {
     bool is_add = request->verb == NAMES_ADD;
 
-    if (request->verb == NAMES_LIST && fd < 0)
+    if (request->verb >= NAMES_LIST && request->verb <= NAMES_RELOADED && fd < 0)
         return 0;
     if ((!is_add && request->verb != NAMES_REMOVE) || is_add != (fd >= 0) ||
         (request->kind != KEEPER_ROOT && request->kind != KEEPER_MOUNT) || request->read_only > 1)
@@ -78,6 +78,13 @@ static void obey(struct keeper *keeper, const struct names_request *request, int
 
     if (request->verb == NAMES_LIST)
         return;
+    if (request->verb == NAMES_RELOAD || request->verb == NAMES_RELOADED) {
+        if (request->verb == NAMES_RELOAD)
+            upgrade_begin(keeper);
+        else
+            upgrade_outcome(keeper, err);
+        return;
+    }
     done = request->verb == NAMES_ADD ? names_add(names, request, fd, err)
                                       : names_remove(names, request->kind, request->name, err);
     if (done < 0)

@@ -66,6 +66,12 @@ static void take(struct options *options, int word)
     case PID:
         options->wants_pid = true;
         return;
+    case RELOAD:
+        options->wants_reload = true;
+        return;
+    case STOP:
+        options->wants_stop = true;
+        return;
     case CAN_TAKE:
         can_take(options, optarg);
         return;

@@ -27,7 +27,7 @@ struct options {
     int can_take_fd;
     bool wants_help;
     bool wants_check;
-    bool wants_pid;
+    bool wants_pid, wants_reload, wants_stop;
 };
 
 int options_parse(int argc, char **argv, struct options *options, struct error *err);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/hand.h"
+#include "base/hear.h"
 #include "base/log.h"
 #include "base/tenancy.h"
 #include "box/sys.h"
@@ -11,6 +12,7 @@
 #include "keeper/handover.h"
 #include "keeper/keeper.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,6 +29,7 @@
 #define REACHED \
     "COVE_REACHED" /* is there, for who is asked, where other machines reach what is listened on */
 #define ASK_NS 10000000000ULL /* to answer takes milliseconds */
+#define HEAR_MS 100           /* all who could say something have ended */
 #define END_NS 30000000000ULL
 #define ARGUMENTS_MAX 64
 
@@ -41,10 +44,27 @@ static void go_on(struct keeper *keeper)
 
 static void refuse(struct keeper *keeper, const char *why)
 {
+    struct upgrade *upgrade = &keeper->upgrade;
+
     keeper_say("upgrade_refused",
                "%s: %s, and all goes on as before; mend that, then send SIGHUP again",
                keeper->program, why);
+    (void)error_set(&upgrade->outcome, "upgrade_refused", 0, "%s%s%s, and all goes on as before",
+                    upgrade->line, upgrade->line[0] != '\0' ? ": " : "", why);
     go_on(keeper);
+}
+
+void upgrade_outcome(const struct keeper *keeper, struct error *err)
+{
+    const struct upgrade *upgrade = &keeper->upgrade;
+
+    if (keeper->is_stopping)
+        (void)error_set(err, "stopping", 0, "the server ends");
+    else if (upgrade->stage != UPGRADE_NONE || !keeper->engine.beats)
+        (void)error_set(err, UPGRADE_UNDER_WAY, 0,
+                        "the reload is still under way; the server's log says how far it is");
+    else
+        *err = upgrade->outcome;
 }
 
 bool upgrade_is_ending(const struct keeper *keeper)
@@ -62,7 +82,7 @@ static void ask_kill(const struct upgrade *upgrade)
     (void)kill(upgrade->pid, SIGKILL);
 }
 
-static _Noreturn void ask_run(const struct keeper *keeper, int sealed)
+static _Noreturn void ask_run(const struct keeper *keeper, int sealed, int says)
 {
     char *arguments[ARGUMENTS_MAX + 3], value[32], option[] = "--can-take";
     size_t count = 0;
@@ -72,6 +92,8 @@ static _Noreturn void ask_run(const struct keeper *keeper, int sealed)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setpgid(0, 0);
+    if (says >= 0)
+        (void)dup2(says, STDERR_FILENO);
     for (; count < ARGUMENTS_MAX && keeper->arguments[count] != NULL; count++)
         arguments[count] = keeper->arguments[count];
     (void)snprintf(value, sizeof(value), "%d:%d", HANDOVER_FORMAT, sealed);
@@ -101,11 +123,13 @@ static void answered(struct source *source, uint32_t events);
 static void ask(struct keeper *keeper)
 {
     struct upgrade *upgrade = &keeper->upgrade;
-    _cleanup_close_ int sealed = -1;
+    _cleanup_close_ int sealed = -1, says = -1;
     struct error err;
     struct hand hand;
+    int ends[2];
 
     upgrade->is_asked_again = false;
+    upgrade->line[0] = '\0';
     if (stat(keeper->program, &upgrade->program) < 0) {
         refuse(keeper, "it is not there");
         return;
@@ -116,9 +140,13 @@ static void ask(struct keeper *keeper)
         refuse(keeper, err.text);
         return;
     }
+    if (pipe2(ends, O_CLOEXEC) == 0) {
+        upgrade->said = ends[0];
+        says = ends[1];
+    }
     upgrade->pid = fork();
     if (upgrade->pid == 0)
-        ask_run(keeper, sealed);
+        ask_run(keeper, sealed, says);
     if (upgrade->pid > 0)
         (void)setpgid(upgrade->pid, upgrade->pid); /* whoever comes first */
     upgrade->pidfd = upgrade->pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, upgrade->pid, 0);
@@ -131,6 +159,7 @@ static void ask(struct keeper *keeper)
         ask_kill(upgrade);
         (void)waitpid(upgrade->pid, NULL, 0);
     }
+    fd_close(&upgrade->said);
     fd_close(&upgrade->pidfd);
     upgrade->pid = 0;
     refuse(keeper, "it cannot be started now");
@@ -155,6 +184,25 @@ void upgrade_begin(struct keeper *keeper)
     ask(keeper);
 }
 
+/* What it has said goes into our log, and the last line, without time, level and program, to those who ask. */
+static void hear(struct upgrade *upgrade)
+{
+    char text[4096] = "", *line;
+
+    if (upgrade->said >= 0)
+        hear_all(upgrade->said, text, sizeof(text), HEAR_MS);
+    fd_close(&upgrade->said);
+    if (text[0] == '\0')
+        return;
+    (void)dprintf(STDERR_FILENO, "%s\n", text);
+    line = strrchr(text, '\n');
+    line = line != NULL ? line + 1 : text;
+    for (int words = 0; words < 3 && isdigit((unsigned char)text[0]) && strchr(line, ' ') != NULL;
+         words++)
+        line = strchr(line, ' ') + 1;
+    (void)snprintf(upgrade->line, sizeof(upgrade->line), "%.400s", line);
+}
+
 static void answered(struct source *source, uint32_t events)
 {
     struct keeper *keeper = source->owner;
@@ -166,6 +214,7 @@ static void answered(struct source *source, uint32_t events)
         return;
     (void)kill(-upgrade->pid, SIGKILL); /* what it has left behind */
     loop_remove(&keeper->loop, source);
+    hear(upgrade);
     fd_close(&upgrade->pidfd);
     upgrade->pid = 0;
     if (upgrade->is_asked_again) {
@@ -178,6 +227,7 @@ static void answered(struct source *source, uint32_t events)
         return;
     }
     upgrade->stage = UPGRADE_ENDING;
+    upgrade->outcome = (struct error){0};
     upgrade->deadline_ns = clock_monotonic_ns() + END_NS;
     engine_signal(keeper, SIGTERM);
 }
@@ -262,6 +312,7 @@ void upgrade_close(struct keeper *keeper)
         (void)waitpid(upgrade->pid, NULL, 0);
     }
     upgrade->pid = 0;
+    fd_close(&upgrade->said);
     fd_close(&upgrade->pidfd);
 }
 
@@ -388,6 +439,8 @@ static void configure(struct keeper *keeper)
     }
     log_use_json(keeper->options.log_json);
     keeper_say(err.code, "%s; what was read before holds on", err.text);
+    (void)error_wrap(&err, "what was read before holds on");
+    keeper->upgrade.outcome = err;
 }
 
 static int watch_all(struct keeper *keeper, struct error *err)

@@ -1,4 +1,4 @@
-/* Upgrade in place (SIGHUP): the program at our own path takes over this process, with all boxes.
+/* Upgrade in place (SIGHUP, or a request at keeper.sock): the program at our own path takes over this process, with all boxes.
  *
  *   SIGHUP -> what lives on is written down, and that program says that it can read it (--can-take)
  *          -> the engine ends in good order -> it is written down again -> execve() -> the next engine
@@ -29,10 +29,18 @@ struct upgrade {
     struct source answered;
     struct stat program; /* the file that is asked */
     uint64_t deadline_ns;
+    int said; /* what the program that is asked says: for our log, and for `outcome` */
+    char line[ERROR_TEXT_MAX]; /* the last one of it */
+    /* Why the last one was refused; a code that is empty: it was not. */
+    struct error outcome;
 };
 
 /* SIGHUP. */
 void upgrade_begin(struct keeper *keeper);
+
+/* What came of the last one, for those who asked for it: no error where it is in force and its engine runs. */
+#define UPGRADE_UNDER_WAY "under_way"
+void upgrade_outcome(const struct keeper *keeper, struct error *err);
 
 /* Whether the engine ends for that: it is no end of ours, and the next one is not to be started yet. */
 bool upgrade_is_ending(const struct keeper *keeper);

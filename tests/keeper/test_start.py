@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -241,15 +242,95 @@ def test_the_process_id_of_a_server_is_printed_for_its_socket(place, tmp_path_fa
         assert (result.returncode, result.stdout) == (0, f"{server.process.pid}\n"), result
 
 
+def test_a_server_is_stopped_and_waited_for(place, tmp_path_factory):
+    with serving.Serve(tmp_path_factory.mktemp("serve")) as server:
+        with server.client() as client:
+            assert client.post("/v1/sandboxes", {"disk_kind": "ephemeral"}).status == 201
+        result = cove(place, "serve", "--stop", "--socket", server.socket)
+        assert server.process.poll() == 0, "it has ended before that is said"
+        assert (result.returncode, result.stdout, result.stderr) == (
+            0, f"process {server.process.pid} has ended, with its sandboxes\n", "")
+        for word in "--stop", "--reload":
+            result = cove(place, "serve", word, "--socket", server.socket)
+            assert (result.returncode, result.stdout) == (1, "") and "no server can be reached at" in result.stderr, result
+
+
+def test_a_reload_is_waited_for_and_what_it_is_refused_for_is_said(place, tmp_path_factory):
+    with serving.Serve(tmp_path_factory.mktemp("serve")) as server:
+        words = ("serve", "--reload", "--socket", server.socket)
+        server.config.write_text("[boxes]\npool = 0\ndefault_network = none\n", encoding="utf-8")
+        old = server.engine_pid()
+        result = cove(place, *words)
+        assert (result.returncode, result.stdout, result.stderr) == (
+            0, f"process {server.process.pid} has read its configuration again\n", "")
+        engine = server.engine_pid()
+        assert engine not in (None, old), "the next engine runs before that is said"
+        with server.client() as client:
+            made = client.post("/v1/sandboxes", {"disk_kind": "ephemeral"})
+            assert made.status == 201 and made.json["network"]["mode"] == "none", made.json
+        for config, cause in (("[boxes]\nmemory = lots\n", f'{server.config}:2: memory: "lots" is no'),
+                              ("[serve]\nlisten = nowhere\n", f"{server.config}:2: listen: ")):
+            server.config.write_text(config, encoding="utf-8")
+            result = cove(place, *words)
+            assert (result.returncode, result.stdout) == (1, ""), result
+            said = result.stderr
+            assert said.startswith(f"cove-keeper: upgrade_refused: bad_config {cause}") and said.count("\n") == 1, said
+            assert "all goes on as before" in said and server.engine_pid() == engine, said
+            assert f" bad_config {cause}" in server.said(), "the log has it, too"
+        server.config.write_text("[boxes]\npool = 0\n", encoding="utf-8")
+        assert cove(place, *words).returncode == 0, "the refusal before it is forgotten"
+
+
+# As a keeper was that knew no such request.
+EARLIER = """
+import ctypes, os, pathlib, signal, socket, sys
+ctypes.CDLL(None).prctl(15, b"cove-keeper")
+signal.signal(signal.SIGHUP, lambda *_: os._exit(7))
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as there:
+    there.bind(sys.argv[1])
+    there.listen()
+    print("listening", flush=True)
+    while True:
+        client = there.accept()[0]
+        if client.recv(4096):
+            client.send((0).to_bytes(4, "little") + b"bad_request".ljust(32, b"\\0") + bytes(480))
+        client.close()
+"""
+
+
+def test_a_server_of_an_earlier_version_is_sent_the_signal(place):
+    with subprocess.Popen([sys.executable, "-c", EARLIER, place / "keeper.sock"], stdout=subprocess.PIPE) as earlier:
+        assert earlier.stdout.readline() == b"listening\n"
+        result = serve(place, "--reload")
+        assert earlier.wait(LIMIT) == 7
+    assert (result.returncode, result.stderr) == (0, "") and "earlier version and was sent SIGHUP" in result.stdout, result
+
+
+def test_a_server_is_found_though_the_file_names_another_socket_since(open_place):
+    """As root's server at its usual place; `socket` holds from the next start on."""
+    server = serving.Serve(open_place)
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(open_place), "XDG_CONFIG_HOME": str(open_place)}
+    (open_place / "cove").mkdir(mode=0o700)
+    server.socket = open_place / "cove" / "cove.sock"
+    server.command[server.command.index("--socket") + 1] = server.socket
+    server.command.append("--private")
+    (open_place / "cove" / "cove.conf").write_text(f"[serve]\nsocket = {open_place}/other.sock\n", encoding="utf-8")
+    with server:
+        result = subprocess.run([harness.COVE, "serve", "--private", "--pid"], env=environment, capture_output=True, text=True,
+                                timeout=LIMIT, check=False)
+        assert (result.returncode, result.stdout, result.stderr) == (0, f"{server.process.pid}\n", "")
+
+
 def test_another_process_is_never_taken_for_the_server(place):
     """Its number is for SIGHUP and SIGTERM."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
         other.bind(str(place / "other.sock"))
         other.listen()
         (place / "keeper.sock").symlink_to(place / "other.sock")
-        result = serve(place, "--pid")
-    assert (result.returncode, result.stdout) == (1, ""), result
-    assert f"process {os.getpid()} at {place}/keeper.sock is no server of cove" in result.stderr
+        for word in "--pid", "--stop", "--reload":
+            result = serve(place, word)
+            assert (result.returncode, result.stdout) == (1, ""), result
+            assert f"process {os.getpid()} at {place}/keeper.sock is no server of cove" in result.stderr
 
 
 def test_where_no_server_runs_the_socket_is_named(place):
