@@ -416,11 +416,7 @@ def late_of(client):
 @contextlib.contextmanager
 def reloaded(serve):
     """The next engine, which has read what the file says now."""
-    old = serve.engine_pid()
-    serve.process.send_signal(signal.SIGHUP)
-    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE,
-                     "an engine of the new configuration")
-    serve.wait_ready()
+    serve.reload()
     with serve.client() as client:
         yield client
 

@@ -1,7 +1,6 @@
 """Tenants that write more than the file system under the data directory has: they alone find their disks full."""
 import concurrent.futures
 import os
-import signal
 import subprocess
 
 import pytest
@@ -107,10 +106,7 @@ def test_where_disks_cannot_be_held_the_tenant_that_grows_most_is_ended_alone(fu
 def test_a_disk_is_held_after_an_upgrade_too(full_soon):
     serve, hog, victim = full_soon
     box = make(hog, **PERSISTENT)
-    old = serve.engine_pid()
-    serve.process.send_signal(signal.SIGHUP)
-    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE, "the next engine")
-    serve.wait_ready()
+    serve.reload()
     with serve.tcp(hog.key) as hog, serve.tcp(victim.key) as victim:
         path, process = writes_on(victim)
         said = run(hog, box, "head -c 1500000000 /dev/zero >/tmp/big; echo $?; sync", timeout_ms=100000)

@@ -735,8 +735,7 @@ def test_a_run_that_does_not_end_holds_up_no_reload(alone):
         assert other.receive().json["value"] == "on"
         answer = api.receive()
         assert answer.refusal == (410, "kernel_gone") and "restart" in answer.json["detail"], answer
-    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE, "the next engine")
-    serve.wait_ready()
+    serve.wait_next_engine(old)
     with serve.client() as again:
         assert value(again, "1 + 1") == 2
 

@@ -225,8 +225,7 @@ def test_a_deadline_that_passes_without_an_engine_is_honoured_by_the_next(timed)
         timed.clock.advance(600, awaits=())
     finally:
         os.kill(timed.process.pid, signal.SIGCONT)
-    harness.wait_for(lambda: timed.engine_pid() not in (None, engine), 20 * harness.PATIENCE, "an engine")
-    timed.wait_ready()
+    timed.wait_next_engine(engine)
     with timed.client() as client:
         harness.wait_for(lambda: client.get(killed).status == 410, 20 * harness.PATIENCE, "its end")
         harness.wait_for(lambda: client.get(stopped).json["state"] == "stopped", 20 * harness.PATIENCE,
@@ -520,8 +519,7 @@ def test_an_engine_hangs_after_half_a_minute_and_not_before(timed):
     for _ in range(2):
         timed.clock.advance(5, awaits=("keeper",))
     assert " engine_hung " in timed.said()
-    harness.wait_for(lambda: timed.engine_pid() not in (None, engine), 20 * harness.PATIENCE, "another engine")
-    timed.wait_ready()
+    timed.wait_next_engine(engine)
 
 
 def test_a_machine_that_was_stopped_has_no_engine_that_hangs(timed):

@@ -629,20 +629,12 @@ def test_a_reload_keeps_tls_and_none_ends_in_clear_text(tmp_path, authority):
     """Reached by others, without --insecure-http: what takes its TLS away is not done."""
     with Tls(tmp_path, authority) as made:
         serve = made.serve
-
-        def reload(text):
-            old = serve.engine_pid()
-            serve.config.write_text(text, encoding="utf-8")
-            serve.process.send_signal(signal.SIGHUP)
-            harness.wait_for(lambda: serve.engine_pid() not in (None, old), LIMIT, "the next engine")
-            serve.wait_ready()
-
-        reload(config_of(tmp_path, "resolvers = 127.0.0.1\n"))
+        serve.reload(config_of(tmp_path, "resolvers = 127.0.0.1\n"))
         assert made.serial()
-        reload(config_of(tmp_path, tls=False))  # on the loopback it may be had without
+        serve.reload(config_of(tmp_path, tls=False))  # on the loopback it may be had without
         with serve.tcp() as client:
             assert client.get("/healthz").status == 200
-        reload(config_of(tmp_path))
+        serve.reload(config_of(tmp_path))
         assert made.serial()
 
 

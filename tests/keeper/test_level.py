@@ -1,6 +1,5 @@
 """A host that forbids a /proc of a box's own: the engine settles for that one only where it is told to, and
 says so."""
-import signal
 import subprocess
 
 import pytest
@@ -55,12 +54,7 @@ def test_a_reload_finds_the_level_anew(tmp_path, monkeypatch):
         for config, level in ((CONFIG + weaker, "no-fresh-proc"), (CONFIG, "full")):
             with serve.client() as client:
                 assert client.get("/v1/version").json["level"] != level
-            serve.config.write_text(config, encoding="utf-8")
-            old = serve.engine_pid()
-            serve.process.send_signal(signal.SIGHUP)
-            harness.wait_for(lambda: serve.engine_pid() not in (None, old), 60 * harness.PATIENCE,
-                             "the next engine")
-            serve.wait_ready()
+            serve.reload(config)
             with serve.client() as client:
                 assert client.get("/v1/version").json["level"] == level
         assert serve.said().count(" warn keeper level no-fresh-proc") == 1

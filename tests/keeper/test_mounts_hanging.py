@@ -126,8 +126,7 @@ def test_an_upgrade_does_not_wait_for_one_that_hangs(serve, silent):
         harness.wait_for(lambda: serve.engine_pid() is None, what="its end")
         take_too_long(serve)
         take_too_long(serve, KILL_S)
-    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE, "the next engine")
-    serve.wait_ready()
+    serve.wait_next_engine(old)
     assert mounters(serve) and "does not answer" in mount(serve, box).json["detail"]
     assert mount(serve, other).status == 200 and prints(serve, box, "echo well") == "well\n"
     mend(silent)

@@ -388,21 +388,12 @@ def test_a_reload_names_what_holds_from_the_next_start_only(open_place):
     at = server.command.index("--listen")
     del server.command[at:at + 2]
 
-    def reload():
-        old, before = server.engine_pid(), len(server.said())
-        server.process.send_signal(signal.SIGHUP)
-        harness.wait_for(lambda: server.engine_pid() not in (None, old), 20 * harness.PATIENCE, "the next engine")
-        server.wait_ready()
-        return server.said()[before:]
-
     with server:
-        said = reload()
+        said = server.reload()
         assert "config_read" in said and "config_waits" not in said, "nothing has changed"
-        server.config.write_text(config(harness.free_port(), "0660"), encoding="utf-8")
-        assert " config_waits listen, socket_mode: " in reload()
-        assert " config_waits listen, socket_mode: " in reload(), "they wait still"
-        server.config.write_text(config(server.port, "0600"), encoding="utf-8")
-        assert "config_waits" not in reload()
+        assert " config_waits listen, socket_mode: " in server.reload(config(harness.free_port(), "0660"))
+        assert " config_waits listen, socket_mode: " in server.reload(), "they wait still"
+        assert "config_waits" not in server.reload(config(server.port, "0600"))
 
 
 def cove_as(groups, socket_path, env, *words):

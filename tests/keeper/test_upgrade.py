@@ -67,9 +67,7 @@ class Installed(serving.Serve):
         self.ask()
         harness.wait_for(lambda: self.count("upgraded") > before or self.process.poll() is not None,
                          60 * harness.PATIENCE, "the upgrade")
-        harness.wait_for(lambda: self.engine_pid() not in (None, old), 20 * harness.PATIENCE,
-                         "the next engine")
-        self.wait_ready()
+        self.wait_next_engine(old)
 
     def refused(self, passes=False):
         """What the log says of it, once the time for its answer has passed."""

@@ -288,9 +288,20 @@ class Serve:
         old = self.engine_pid()
         assert old, "there is no engine to kill"
         os.kill(old, number)
-        harness.wait_for(lambda: self.engine_pid() not in (None, old), 20 * harness.PATIENCE,
-                         "the next engine")
+        self.wait_next_engine(old)
+
+    def wait_next_engine(self, old):
+        harness.wait_for(lambda: self.engine_pid() not in (None, old), 60 * harness.PATIENCE, "the next engine")
         self.wait_ready()
+
+    def reload(self, config=None):
+        """Returns when the next engine serves, which has read this, or the file as it is; what the log says since."""
+        old, before = self.engine_pid(), len(self.said())
+        if config is not None:
+            self.config.write_text(config, encoding="utf-8")
+        self.process.send_signal(signal.SIGHUP)
+        self.wait_next_engine(old)
+        return self.said()[before:]
 
     def __enter__(self):
         self.before = harness.host()

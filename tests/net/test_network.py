@@ -99,11 +99,7 @@ def test_private_addresses_need_to_be_named_as_such(client):
 
 def reloaded(serve, config):
     """A client of the next engine, which has read this."""
-    old = serve.engine_pid()
-    serve.config.write_text(config, encoding="utf-8")
-    serve.process.send_signal(signal.SIGHUP)
-    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE, "an engine that has read it")
-    serve.wait_ready()
+    serve.reload(config)
     return serve.client()
 
 
