@@ -29,6 +29,10 @@ int client_open(struct client **out, struct error *err);
 /* Only that private engine. */
 int client_open_private(struct client **out, struct error *err);
 
+/* Opens the directory of this user's own engine's socket, which only this user may look into; makes it if need be. -1:
+ * there is none that is safe. */
+int client_place(void);
+
 /* As client_open(), but only if one runs already; nothing is said and nothing is started. */
 int client_open_running(struct client **out);
 

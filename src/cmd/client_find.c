@@ -100,6 +100,18 @@ static int place_open(struct private_place *place, struct error *err)
     return 0;
 }
 
+int client_place(void)
+{
+    struct private_place place = {.dir = -1};
+    struct error ignored;
+
+    if (place_find(&place, &ignored) < 0 || (mkdir(place.path, 0700) < 0 && errno != EEXIST))
+        return -1;
+    if (place_open(&place, &ignored) < 0)
+        fd_close(&place.dir);
+    return place.dir;
+}
+
 /* ---- starting it ---- */
 
 static int lock_take(const struct private_place *place, int *lock, struct error *err)

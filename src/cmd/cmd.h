@@ -91,6 +91,8 @@ void cmd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same of what is weaker or less than was asked for, as "warning: TEXT"; nothing where COVE_WARNINGS is
  * "none", as cmd_no_warnings() makes it: for --json, and where the caller wants none. */
 void cmd_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same where the text holds for this host, whatever is run: once for each user, until the host is started again. */
+void cmd_warn_once(const char *text);
 void cmd_no_warnings(void);
 bool cmd_warns(void);
 

@@ -71,7 +71,7 @@ static void warnings_print(const struct run *run)
     const char *text;
 
     for (size_t i = 0; (text = box_warning(run->box, i)) != NULL; i++)
-        cmd_warn("%s", text);
+        cmd_warn_once(text);
 }
 
 /* ---- signals ---- */

@@ -82,17 +82,27 @@ def test_without_any_cgroup_there_is_a_watchdog(off):
 
 
 @needs_switches
-def test_what_is_weaker_is_said_once_and_can_be_silenced(off):
+def test_what_is_weaker_is_said_once_and_can_be_silenced(off, tmp_path):
+    """Once for each user and start of the machine, which is where the file of what was said lies."""
     off("freshproc")
 
     def said(*options, **env):
         done = subprocess.run([harness.COVE, "run", "--allow-level", "no-fresh-proc", *options, "--", "true"],
                               stdin=subprocess.DEVNULL, capture_output=True, check=True,
-                              env={**os.environ, **env}, timeout=60 * harness.PATIENCE)
+                              env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), **env}, timeout=60 * harness.PATIENCE)
         return done.stdout, done.stderr
 
-    assert re.fullmatch(rb"cove: warning: level=no-fresh-proc .*; cove doctor says more\n", said()[1])
+    line = rb"cove: warning: level=no-fresh-proc .*; cove doctor says more\n"
     assert said("--no-warnings") == said(COVE_WARNINGS="none") == (b"", b"")
+    assert said("--json")[1] == b"" and not (tmp_path / "cove").exists(), "who was told nothing is told later"
+    assert re.fullmatch(line, said()[1])
+    assert said() == (b"", b"")
+    warned = tmp_path / "cove" / "warned"
+    assert warned.stat().st_mode & 0o777 == 0o600
+    warned.write_text("of-another-start " + warned.read_text(encoding="utf-8").split(" ", 1)[1], encoding="utf-8")
+    assert re.fullmatch(line, said()[1]) and said() == (b"", b"")
+    (tmp_path / "cove").chmod(0o755)  # others could write that it was said
+    assert re.fullmatch(line, said()[1]) and re.fullmatch(line, said()[1])
     out, errors = said("--json")
     assert errors == b"" and ["level=no-fresh-proc" in each for each in json.loads(out)["warnings"]] == [True]
 

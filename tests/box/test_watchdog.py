@@ -318,9 +318,10 @@ def test_a_box_of_many_processes_below_its_limit_lives():
 
 # ---- what cove says of it ----------------------------------------------------------------------
 
-def test_what_is_weaker_is_said_in_one_line_or_in_json():
+def test_what_is_weaker_is_said_in_one_line_or_in_json(tmp_path):
+    fresh = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}  # nothing has been said yet
     plain, done = (subprocess.run([harness.COVE, "run", *words, "--", "true"], capture_output=True, check=False,
-                                  timeout=20, text=True) for words in ((), ("--json",)))
+                                  timeout=20, text=True, env=fresh) for words in ((), ("--json",)))
     report = json.loads(done.stdout)
     assert {name: report[name] for name in EXPECT.said} == EXPECT.said
     assert report["level"] == "full"
