@@ -150,7 +150,7 @@ static const struct option_row rows[] = {
      offsetof(struct create, ephemeral)},
     {"memory", "SIZE", "the server's", "memory of all its processes together", take_memory, 'm', 0},
     {"cpus", "NUMBER", "the server's", "CPUs, such as 2 or 0.5", take_cpus, 0, 0},
-    {"disk", "SIZE", "the server's", "what it may write", take_disk, 0, 0},
+    {"disk", "SIZE", "the server's", "what it may write outside of its mounts", take_disk, 0, 0},
     {"pids", "NUMBER", "the server's", "processes and threads", take_pids, 0, 0},
     {"env", "NAME[=VALUE]", NULL,
      "a variable of every command in it; without a value, pass yours on; repeatable", take_env, 'e',

@@ -305,7 +305,7 @@ static const struct option_row run_rows[] = {
      "apart and thrown away",
      take_root, 0, 0},
     {"workspace", "DIR[:ro]", NULL,
-     "put DIR at /workspace and start there; what is written belongs to you outside",
+     "put DIR at /workspace and start there; what is written belongs to you outside, and has no limit",
      take_workspace, 0, 0},
     {"mount", "SRC:DST[:ro]", NULL, "put SRC, a directory or a file, at DST; repeatable",
      take_mount, 'v', 0},
@@ -329,7 +329,7 @@ static const struct option_row run_rows[] = {
     {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus, 0, 0},
     {"pids", "NUMBER", "1024", "processes and threads", take_pids, 0, 0},
     {"disk", "SIZE[,INODES]", "1G,262144",
-     "what the command may write outside its mounts, /tmp too; held in memory, with 1M more for "
+     "what the command may write, but for directories of yours; /tmp too; held in memory, with 1M more for "
      "the box",
      take_disk, 0, 0},
     {"timeout", "TIME", "none", "kill everything after this long, such as 90s or 1.5m; exit 124",
