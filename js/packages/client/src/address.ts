@@ -1,5 +1,5 @@
 // Where a server is: what `url` and COVE_URL say, and the two sockets that are looked for without them.
-import { lstatSync } from "node:fs";
+import { lstatSync, statSync } from "node:fs";
 import * as net from "node:net";
 import { CoveError } from "./error.js";
 
@@ -59,6 +59,16 @@ export function addressText(address: Address): string {
 /** Whether a key that is sent there goes over a network that others may read. */
 export function isOpen(address: Address): boolean {
     return address.kind === "tcp" && !address.tls && !/^(localhost|127\.\d+\.\d+\.\d+|::1)$/.test(address.host);
+}
+
+/** Whether the system's server takes this user for a stranger: it is another user's, and asks for a key. As cove has it. */
+export function isOthersSystem(): boolean {
+    const uid = process.geteuid?.() ?? 0;
+    try {
+        return uid !== 0 && statSync(SYSTEM_SOCKET).uid !== uid;
+    } catch {
+        return false;
+    }
 }
 
 /** The socket of this user's own engine, whether it is there or not; as cove's own commands find it. */

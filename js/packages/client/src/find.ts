@@ -4,8 +4,8 @@ import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
 import {
-    addressText, answers, CONTAINER, CONTAINER_KEY, CONTAINER_LINE, isOpen, isSafe, parseAddress, privateSocket, SYSTEM_SOCKET,
-    type Address,
+    addressText, answers, CONTAINER, CONTAINER_KEY, CONTAINER_LINE, isOpen, isOthersSystem, isSafe, parseAddress, privateSocket,
+    SYSTEM_SOCKET, type Address,
 } from "./address.js";
 import { CoveError } from "./error.js";
 import type { CoveOptions } from "./options.js";
@@ -63,8 +63,10 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
     if (isAny && process.env["COVE_URL"]) return named(process.env["COVE_URL"], "COVE_URL", options);
     if (process.platform !== "linux") return findContainer(options);
     if (options.bin) findProgram(options.bin); // an engine that runs needs none, and the next start would
-    if (isAny && (await answers(SYSTEM_SOCKET)))
-        return { kind: "system", address: { kind: "unix", path: SYSTEM_SOCKET }, apiKey: keyOf(options) };
+    const system: Address = { kind: "unix", path: SYSTEM_SOCKET };
+    const isOthers = isAny && isOthersSystem();
+    const apiKey = keyOf(options, isOthers ? system : undefined);
+    if (isAny && (apiKey || !isOthers) && (await answers(SYSTEM_SOCKET))) return { kind: "system", address: system, apiKey };
     if (options.apiKey)
         throw new CoveError("bad_option", "apiKey: it is that of a server, and none is named", {
             remedy: "give url or COVE_URL, too; one's own engine needs no key",

@@ -1,13 +1,13 @@
 // Which server: by TCP with a key, by a socket's name, or none; and that nothing tells a key.
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { execFile, spawn, spawnSync } from "node:child_process";
+import { chmodSync, cpSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import { connect, createServer } from "node:net";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { inspect } from "node:util";
+import { inspect, promisify } from "node:util";
 import { Cove, CoveError } from "../dist/esm/index.js";
 import { freePort, startEngine, until } from "./engine.mjs";
 
@@ -334,6 +334,37 @@ test("the environment's key goes to the environment's server alone", async () =>
     } finally {
         delete process.env.COVE_API_KEY;
         delete process.env.COVE_URL;
+        server.close();
+    }
+});
+
+test("the environment's key goes to the system's server where that is another user's, and without one it is passed by", {
+    skip: process.getuid() !== 0 && "only root can be another user",
+}, async () => {
+    const heard = [], socket = `${engine.dir}/system.sock`;
+    const server = http.createServer((request, response) => {
+        heard.push(request.headers.authorization ?? "none");
+        response.setHeader("content-type", "application/json").end(`{"version":"0","api":"v1"}`);
+    });
+    await new Promise((resolve) => server.listen(socket, resolve));
+    chmodSync(socket, 0o666);
+    chmodSync(engine.dir, 0o711);
+    const script = `import(${JSON.stringify(INDEX)}).then(async ({ Cove }) => { const cove = new Cove();
+        try { await cove.request("GET", "/v1/roots"); console.log(cove.address); } catch (error) { console.log(error.code); } cove.close(); })`;
+    const run = (uid, env) => promisify(execFile)("unshare", ["--mount", "--propagation", "private", "sh", "-ec",
+        'mount -t tmpfs run /run; mkdir /run/cove; touch /run/cove/cove.sock; mount --bind "$0" /run/cove/cove.sock; exec "$@"', socket,
+        "setpriv", "--reuid", uid, "--clear-groups", process.execPath, "-e", script], { env: { PATH: process.env.PATH, COVE_BIN: "/bin/false", ...env } });
+    try {
+        for (const [uid, env, said, key] of [
+            ["12345", { COVE_API_KEY: "k1" }, "unix:/run/cove/cove.sock", "Bearer k1"],
+            ["0", { COVE_API_KEY: "k1" }, "unix:/run/cove/cove.sock", "none"],
+            ["12345", {}, "no_cove"],
+        ]) {
+            heard.length = 0;
+            assert.equal((await run(uid, env)).stdout.trim(), said);
+            assert.deepEqual(new Set(heard), new Set(key ? [key] : []));
+        }
+    } finally {
         server.close();
     }
 });
