@@ -19,6 +19,7 @@ import { isEntry, isWithin, realPath, relativeTo, statAll } from "./filesystem-p
 import { instructionsOf } from "./instructions.js";
 import { checkKeys, type OrUndefined } from "./options.js";
 import type { CoveSandbox } from "./sandbox.js";
+import { isSystemPlace } from "./system-places.js";
 
 export interface CoveFilesystemOptions extends OrUndefined<MastraFilesystemOptions> {
     /** The sandbox whose disk it is. It is started when a file is asked for. */
@@ -41,8 +42,6 @@ const KNOWN = new Set([
     "sandbox", "id", "basePath", "readOnly", "contained", "instructions", "onInit", "onDestroy", "textExtensions",
 ]);
 
-/** Of the host where the sandbox has no root of its own, and of root where it has. */
-const SYSTEM = /^\/(usr|etc|s?bin|lib(32|64|x32)?|proc|sys|dev)(\/|$)/;
 const READ_FIRST = 16 * 1024 * 1024;
 /** About what a text can be in JavaScript. */
 const READ_MAX = 500 * 1024 * 1024;
@@ -327,7 +326,7 @@ export class CoveFilesystem extends MastraFilesystem {
             } catch (error) {
                 const isElsewhere = posix.isAbsolute(path) && !isWithin(at, this.#base!);
                 if (codeOf(error) !== "file_forbidden" || !isElsewhere) throw error;
-                const instead = SYSTEM.test(at) ? "system directories are read-only" : undefined;
+                const instead = isSystemPlace(at) ? "system directories are read-only" : undefined;
                 const why = `${operation} (the sandbox's user cannot write there; ${await this.#hint(files, path, instead)})`;
                 throw Object.assign(new PermissionError(path, why), { cause: error });
             }

@@ -8,6 +8,7 @@ import path from "node:path";
 import { isWithin } from "./local-options.js";
 import { hasErrno, openPath, UntrustedLink } from "./local-tree.js";
 import { directoryName, MOUNTS_MAX } from "./mounts.js";
+import { OWN, SYSTEM } from "./system-places.js";
 import { willBeWritten, writtenBySandboxes } from "./written.js";
 
 export type Mounts = NonNullable<SandboxSpec["mounts"]>;
@@ -17,10 +18,6 @@ export interface HostDirectory {
     readOnly: boolean;
 }
 
-/** What a box has of the host without a word: its system directories, read-only. */
-const SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/** What the box has of its own, in which nothing of the host can lie. */
-const OWN = ["/proc", "/sys", "/dev"];
 /** What is in it of these, code may use as it is: what LocalSandbox has to be told, a box has anyway. */
 const DEVICES = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd", "stdin", "stdout", "stderr"].map(
     (name) => `/dev/${name}`,

@@ -8,6 +8,7 @@ import type { FileHandle } from "node:fs/promises";
 import { resolve } from "node:path";
 import { hasErrno, openPath, realPathOf } from "./local-tree.js";
 import { tidyPath } from "./options.js";
+import { holdsPrograms, OWN } from "./system-places.js";
 import { willBeWritten, writtenBySandboxes } from "./written.js";
 
 export interface HostMount {
@@ -41,11 +42,6 @@ export function directoryName(prefix: string, digits: number, of: readonly strin
 /** Of the names by which the engine knows the directories of one sandbox. */
 const PREFIX = "mastra-";
 
-/** What every sandbox has of its own. */
-const OWN = ["proc", "sys", "dev"];
-/** As the engine refuses it. */
-const HIDES_PROGRAMS = /^\/(usr|(usr\/)?(s?bin|lib(32|64|x32)?))$/;
-
 /** Why Mastra takes this for no path of a mount, if that is so. Its words are those that programs look for. */
 function malformed(mountPath: string): string | undefined {
     const parts = mountPath.split("/").filter((part) => part !== "");
@@ -65,8 +61,8 @@ export function checkMountPath(mountPath: string): string | undefined {
 export function noPlaceFor(path: string): string | undefined {
     const first = path.split("/").find((part) => part !== "");
     if (first === undefined) return "It is the whole host.";
-    if (OWN.includes(first)) return `The sandbox has a /${first} of its own.`;
-    if (HIDES_PROGRAMS.test(tidyPath(path))) return "It would hide the sandbox's programs, and no command could run.";
+    if (OWN.includes(`/${first}`)) return `The sandbox has a /${first} of its own.`;
+    if (holdsPrograms(tidyPath(path))) return "It would hide the sandbox's programs, and no command could run.";
     return Buffer.byteLength(path) > 255 ? "It is longer than 255 bytes." : undefined;
 }
 
