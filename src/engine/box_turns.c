@@ -1,5 +1,6 @@
-/* Turns of boxes that are made, and those of changes of their mounts. The keeper makes few at once, because more of them only make each other slow, and
- * the tenants have their turns. So a burst waits here, behind its own tenant's boxes and nobody else's.
+/* Turns of boxes that are made, and those of changes of their mounts. The keeper makes few at once, because more of
+ * them only make each other slow, and the tenants have their turns. So a burst waits here, behind its own tenant's
+ * boxes and nobody else's.
  *
  * A tenant has fewer places than there are: one is free when another tenant comes, or is about to be. A box of a
  * sandbox that is there goes ahead of the tenant's new ones. The pool has a line as any tenant has. */

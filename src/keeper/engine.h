@@ -1,7 +1,8 @@
 /* The engine: a child without rights, restarted whenever it ends, always with the same sockets.
  *
- * It is asked nothing, but has to be heard from time to time: one that hangs is killed. It asks (requests.c), and one that asks for what it may not is killed. While
- * answers wait for room in its socket, no further request of it is read: it can only hold up itself. */
+ * It is asked nothing, but has to be heard from time to time: one that hangs is killed. It asks (requests.c), and one that
+ * asks for what it may not is killed. While answers wait for room in its socket, no further request of it is read: it can
+ * only hold up itself. */
 #pragma once
 
 #include "box/ids.h"

@@ -1,5 +1,6 @@
 /* Ends boxes that hold too much of what no cgroup counts: file locks (box/locks.h), what lies in sockets
- * (box/socket_count.h), and open files (box/open_files.h). A process of its own counts, for a box can make that slow or stand still: then it is killed, and nobody waits for its end. */
+ * (box/socket_count.h), and open files (box/open_files.h). A process of its own counts, for a box can make that slow or stand
+ * still: then it is killed, and nobody waits for its end. */
 #pragma once
 
 #include "box/kernel_memory.h"
