@@ -167,6 +167,19 @@ static void check_stopped(struct rig *rig)
     CHECK(ATTACHED(rig) == 0 && DETACHED(rig) == 0, "without a box there is nothing to ask");
 }
 
+/* Of changes that the keeper has been asked for. */
+struct asked {
+    const struct rig *rig;
+    unsigned count;
+};
+
+static bool is_asked(void *arg)
+{
+    const struct asked *asked = arg;
+
+    return ATTACHED(asked->rig) >= asked->count;
+}
+
 /* Between the record and the answer: it is in the record, and the next engine makes it so when it is asked again. */
 static void check_lost(struct rig *rig)
 {
@@ -175,8 +188,7 @@ static void check_lost(struct rig *rig)
     begin(rig, &made);
     rig->fake.silent_at = KEEPER_ATTACH;
     mounted(rig, made.id, &data, &answer);
-    rig_turn(rig, 100);
-    CHECK(answer.count == 0 && ATTACHED(rig) == 1, "it waits");
+    CHECK(rig_until(rig, is_asked, &(struct asked){rig, 1}) && answer.count == 0, "it waits");
     rig_close(rig);
     rig->fake.silent_at = 0;
     rig_open(rig);
@@ -189,6 +201,7 @@ static void check_lost(struct rig *rig)
 }
 
 #define MANY 12
+#define PLACES 8 /* of one tenant */
 
 /* The keeper has few places for changes, and one tenant has not all of them. */
 static void check_turns(struct rig *rig)
@@ -196,7 +209,6 @@ static void check_turns(struct rig *rig)
     const struct keeper_mount theirs = {.name = "others", .target = "/data"};
     const struct sandbox_spec spec = rig_spec("of-another");
     struct answer made[MANY], answers[MANY], other = {.count = 0}, answer = {.count = 0};
-    unsigned asked;
 
     begin(rig, &answer);
     for (size_t i = 0; i < MANY; i++) {
@@ -212,12 +224,15 @@ static void check_turns(struct rig *rig)
     rig->fake.silent_at = KEEPER_ATTACH;
     for (size_t i = 0; i < MANY; i++)
         mounted(rig, made[i].id, &data, &answers[i]);
-    rig_turn(rig, 200);
-    asked = ATTACHED(rig);
-    CHECK(asked > 0 && asked < MANY, "%u of %d are asked for", asked, MANY);
+    CHECK(rig_until(rig, is_asked, &(struct asked){rig, PLACES}), "%u", ATTACHED(rig));
+    rig_made(rig, "after-them", &answer); /* whatever was asked for before has come to the keeper */
+    CHECK(ATTACHED(rig) == PLACES, "%u of %d are asked for", ATTACHED(rig), MANY);
+    answer = (struct answer){.count = 0};
     engine_mount(rig->engine, &rig_other, other.id, &theirs, rig_looked, &answer);
-    rig_turn(rig, 200);
-    CHECK(ATTACHED(rig) == asked + 1, "the other tenant's waits for none of them");
+    CHECK(rig_until(rig, is_asked, &(struct asked){rig, PLACES + 1}),
+          "the other tenant's waits for none of them");
+    rig_made(rig, "after-that", &made[0]);
+    CHECK(ATTACHED(rig) == PLACES + 1, "it is the only one more: %u", ATTACHED(rig));
     rig_close(rig); /* those that wait, too */
 }
 
