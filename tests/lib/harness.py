@@ -387,11 +387,11 @@ def files():
              for path in glob.glob(pattern) if not re.search("covetest|cove-test-|bench", path)}
     kept = {path for path in found if re.fullmatch(r"/tmp/cove-\d+", path)}
     inner = {path for place in (lock_directory(), *kept) for path in glob.glob(f"{place}/*")}
-    return found - kept | {path for path in inner if not path.endswith("/ids.lock")}
+    return found - kept | {path for path in inner if not path.endswith(("/ids.lock", "/warned"))}
 
 
 def lock_directory():
-    """Where the boxes of one user agree about their ids; it stays."""
+    """Where the boxes of one user agree about their ids; it stays. So does what they were warned of."""
     if EXPECT.is_root:
         return "/run/cove"
     run_directory = f"/run/user/{os.getuid()}"
