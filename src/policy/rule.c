@@ -155,8 +155,11 @@ static int check_reach(const struct reading *reading)
     switch (prefix_kind(&reading->rule->prefix, &reason)) {
     case ADDRESS_FIXED:
         return refuse(reading,
-                      "no rule opens this: it is denied to every box (%s); leave the rule away",
-                      reason);
+                      "no rule opens this: it is denied to every box (%s); leave the rule away%s",
+                      reason,
+                      strcmp(reason, "loopback") != 0
+                          ? ""
+                          : ", and mount the socket file of a service of this host (network.md)");
     case ADDRESS_WRAPPER:
         return refuse(reading,
                       "such an address stands for an IPv4 address, and is decided as that one; "
