@@ -2,6 +2,7 @@
 //
 // What costs time in node:http is avoided: headers are one flat array, the body is written with them, an answer is
 // read by one listener, and no timer, signal or promise is made that nobody asked for.
+import { constants } from "node:buffer";
 import * as http from "node:http";
 import * as https from "node:https";
 import type { Socket } from "node:net";
@@ -30,6 +31,31 @@ export class Cut extends Error {
 export class Aborted extends Error {}
 
 const EMPTY = Buffer.alloc(0);
+const LARGE = 1024 * 1024;
+
+/**
+ * A body in the making. A large one whose length is known gets its memory once, and each part is copied as it comes: parts
+ * that are kept to the end take twice the memory, and the kernel as long to hand it out as all the rest takes.
+ */
+class Whole {
+    #parts: Buffer[] = [];
+    #all: Buffer | undefined;
+    #used = 0;
+
+    constructor(length: number) {
+        if (length >= LARGE && length <= constants.MAX_LENGTH) this.#all = Buffer.allocUnsafeSlow(length);
+    }
+
+    add(part: Buffer): void {
+        if (this.#all) this.#used += part.copy(this.#all, this.#used);
+        else this.#parts.push(part);
+    }
+
+    take(): Buffer {
+        if (this.#all) return this.#all.subarray(0, this.#used);
+        return this.#parts.length > 1 ? Buffer.concat(this.#parts) : (this.#parts[0] ?? EMPTY);
+    }
+}
 
 function isTls(socket: Socket): boolean {
     return (socket as TLSSocket).encrypted === true;
@@ -123,13 +149,8 @@ export class Wire {
                 headers,
                 body,
                 (answer) => {
-                    let first: Buffer | undefined;
-                    let all: Buffer[] | undefined;
-                    answer.on("data", (part: Buffer) => {
-                        if (all) all.push(part);
-                        else if (first) all = [first, part];
-                        else first = part;
-                    });
+                    const whole = new Whole(Number(answer.headers["content-length"]));
+                    answer.on("data", (part: Buffer) => whole.add(part));
                     answer.on("end", () => {
                         if (stop) signal?.removeEventListener("abort", stop);
                         // An answer may come before all of the body was taken; then nobody takes the rest.
@@ -137,7 +158,7 @@ export class Wire {
                         resolve({
                             status: answer.statusCode as number,
                             headers: answer.headers,
-                            body: all ? Buffer.concat(all) : (first ?? EMPTY),
+                            body: whole.take(),
                         });
                     });
                     answer.on("error", (error) => fail(new Cut(true, error)));

@@ -1,5 +1,6 @@
 // Files of a real sandbox: read, written, listed, searched, watched, as bytes and as streams.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { Readable } from "node:stream";
 import { after, before, test } from "node:test";
 import { CoveError } from "../dist/esm/index.js";
@@ -29,6 +30,22 @@ test("bytes are written and read", async () => {
     assert.equal((await files.read("/tmp/a/text")).toString(), "héllo");
     assert.equal((await files.write("/tmp/a/empty", "")).size, 0);
     assert.equal((await files.read("/tmp/a/empty")).length, 0);
+});
+
+test("a large file is read in little more memory than it has", async () => {
+    await sandbox.exec({ command: "head -c 100663296 /dev/urandom >/tmp/large" });
+    const [sum] = (await sandbox.exec({ command: "sha256sum /tmp/large" })).stdout.split(" ");
+    const script = `import(${JSON.stringify(new URL("../dist/esm/index.js", import.meta.url).href)}).then(async ({ Cove }) => {
+        const files = new Cove({ engine: "private" }).sandbox(${JSON.stringify(sandbox.id)}).files;
+        await files.read("/etc/passwd");
+        const before = process.resourceUsage().maxRSS, bytes = await files.read("/tmp/large"), after = process.resourceUsage().maxRSS;
+        console.log((await import("node:crypto")).createHash("sha256").update(bytes).digest("hex"), (after - before) * 1024 / bytes.length);
+        process.exit(0); })`;
+    const ran = spawnSync(process.execPath, ["-e", script], { env: process.env, encoding: "utf8", timeout: 60_000 });
+    const [found, times] = ran.stdout.split(" ");
+    assert.equal(found, sum, ran.stderr);
+    assert.ok(Number(times) < 1.7, `${times} times its size: parts that were kept and put together at the end are twice that`);
+    await files.remove("/tmp/large");
 });
 
 test("what is there already is not overwritten, or in part, as it was said", async () => {
