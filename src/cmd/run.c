@@ -330,6 +330,18 @@ static void output_check(struct run *run)
     run_end(run, RUN_FAILED);
 }
 
+static void input_check(struct run *run, uint64_t now)
+{
+    enum input_end_act act = run_stdio_end(&run->stdio, now);
+    struct error ignored; /* it has just ended */
+
+    if (act == INPUT_END_HANG_UP)
+        cmd_say("the input has ended, and the command reads on: its terminal is hung up");
+    if (act != INPUT_END_NOTHING && run->end == RUN_GOES_ON)
+        (void)box_signal(run->box, RUN_COMMAND_ID, act == INPUT_END_KILL ? SIGKILL : SIGHUP,
+                         &ignored);
+}
+
 static void run_loop(struct run *run)
 {
     while (run->end == RUN_GOES_ON) {
@@ -358,6 +370,7 @@ static void run_loop(struct run *run)
             while (run->end == RUN_GOES_ON && (number = signal_next(run)) != 0)
                 signal_take(run, number);
         run_stdio_serve(&run->stdio, fds + SLOT_STDIO, count, now);
+        input_check(run, now);
         output_check(run);
     }
 }

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "box/box.h"
+#include "box/tool/input_end.h"
 #include "cmd/run_options.h"
 
 #include <poll.h>
@@ -44,6 +45,8 @@ struct run_pump {
     uint64_t pause_ns;  /* when to look at a terminal again that is another job's now */
     size_t budget;      /* with `last`: the most that may still come */
     size_t start, used;
+    /* Of what is typed at the box's terminal. */
+    struct input_end end;
     char data[RUN_PUMP_MAX];
 };
 
@@ -83,6 +86,10 @@ size_t run_stdio_poll(struct run_stdio *stdio, struct pollfd *fds, uint64_t now_
 /* Moves what can be moved. */
 void run_stdio_serve(struct run_stdio *stdio, const struct pollfd *fds, size_t count,
                      uint64_t now_ns);
+
+/* Tells the command on the box's terminal, as long as it runs, that its input has ended; and us, what to do if it takes
+ * no end. */
+enum input_end_act run_stdio_end(struct run_stdio *stdio, uint64_t now_ns);
 
 /* 0, or the errno with which our own output failed: EPIPE or EIO where nobody reads it any more. */
 int run_stdio_broken(const struct run_stdio *stdio);

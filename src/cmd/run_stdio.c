@@ -4,6 +4,7 @@
  * a terminal is kept out, because a program that holds one can read what is typed next and, on many
  * kernels, type itself (TIOCSTI); then bytes are pumped. What the caller gave stays in the mode it
  * is in, for it is shared with the caller: nothing here sets O_NONBLOCK on 0, 1 or 2. */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "cmd/run.h"
 
@@ -19,6 +20,9 @@
 
 #define PIPEFS_MAGIC_NUMBER 0x50495045 /* linux/magic.h: PIPEFS_MAGIC */
 #define BLOCKING_WRITE_MAX 4096 /* a pipe that polls writable takes a page without blocking */
+#ifndef TIOCGPTPEER
+#define TIOCGPTPEER _IO('T', 0x41)
+#endif
 #define TERMINAL_PAUSE_NS 100000000U
 #define TERMINAL_BUDGET (1U << 20)
 #define ROWS_DEFAULT 24
@@ -172,6 +176,7 @@ static void pump_init(struct run_pump *pump)
     pump->last = false;
     pump->broken = 0;
     pump->pause_ns = 0;
+    pump->end = (struct input_end){0};
     pump->budget = 0;
     pump->start = 0;
     pump->used = 0;
@@ -300,23 +305,15 @@ void run_stdio_restore(struct run_stdio *stdio)
 
 /* ---- pumps ---- */
 
-/* The end of the caller's input. A terminal has no end of file: a character means it, as long as
- * lines are being read, and twice where the last line was not ended. */
+/* The end of the caller's input. A terminal has no end of file: see run_stdio_end(). */
 static void pump_end(struct run_pump *pump)
 {
-    bool in_line = pump->start > 0 && pump->data[pump->start - 1] != '\n';
-    struct termios mode;
-
     end_drop(&pump->from);
     if (!pump->to_terminal) {
         end_drop(&pump->to);
         return;
     }
-    if (tcgetattr(pump->to, &mode) < 0 || (mode.c_lflag & ICANON) == 0)
-        return;
-    pump->start = 0;
-    pump->used = in_line ? 2 : 1;
-    memset(pump->data, mode.c_cc[VEOF], pump->used);
+    input_end_begin(&pump->end, clock_monotonic_ns());
 }
 
 /* Whether an error of a terminal may pass. The caller's: another job has it now, and a command that
@@ -428,6 +425,8 @@ size_t run_stdio_poll(struct run_stdio *stdio, struct pollfd *fds, uint64_t now_
                       uint64_t *wake_ns)
 {
     pump_poll(&stdio->input, &fds[0], now_ns, wake_ns);
+    if (stdio->input.end.has_come && stdio->input.used == 0 && stdio->input.end.due_ns < *wake_ns)
+        *wake_ns = stdio->input.end.due_ns;
     for (int i = 0; i < 2; i++) {
         pump_poll(&stdio->output[i], &fds[1 + i], now_ns, wake_ns);
         fds[3 + i] = (struct pollfd){.fd = stdio->captured[i], .events = POLLIN};
@@ -447,6 +446,20 @@ void run_stdio_serve(struct run_stdio *stdio, const struct pollfd *fds, size_t c
             !capture_read(stdio->captured[i], &stdio->capture[i], (size_t)-1))
             fd_close(&stdio->captured[i]);
     }
+}
+
+enum input_end_act run_stdio_end(struct run_stdio *stdio, uint64_t now_ns)
+{
+    struct run_pump *pump = &stdio->input;
+    enum input_end_act act;
+    int peer;
+
+    if (!pump->end.has_come || now_ns < pump->end.due_ns || pump->used > 0 || pump->to < 0)
+        return INPUT_END_NOTHING;
+    peer = ioctl(pump->to, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    act = input_end_look(&pump->end, pump->to, peer, now_ns);
+    fd_close(&peer);
+    return act;
 }
 
 int run_stdio_broken(const struct run_stdio *stdio)
@@ -484,6 +497,7 @@ void run_stdio_finish(struct run_stdio *stdio)
 {
     end_drop(&stdio->input.from);
     end_drop(&stdio->input.to);
+    stdio->input.end.has_come = false;
     stdio->input.used = 0;
     for (int i = 0; i < 2; i++) {
         struct run_pump *pump = &stdio->output[i];

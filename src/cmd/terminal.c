@@ -27,6 +27,7 @@
 #define KEYS_AT_ONCE 16384
 #define WRITE_PIECE 4096
 #define END_OF_TRANSMISSION "\x04"
+#define INPUT_HAS_ENDED "{\"type\":\"end\"}"
 #define CLOSE_AWAY 1001
 
 struct session {
@@ -328,6 +329,16 @@ static void detach(struct session *session)
     leave(session, 0);
 }
 
+/* What its user would type. Where the process is ours, it is typed until that ends; whoever only attaches leaves it to
+ * others. */
+static void say_end(struct session *session)
+{
+    if (session->options->is_own)
+        say(session, WEBSOCKET_TEXT, INPUT_HAS_ENDED, strlen(INPUT_HAS_ENDED));
+    else
+        say(session, WEBSOCKET_BINARY, END_OF_TRANSMISSION, 1);
+}
+
 static void take_input(struct session *session)
 {
     char data[KEYS_AT_ONCE + TERMINAL_KEYS_MAX];
@@ -338,13 +349,12 @@ static void take_input(struct session *session)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        /* A terminal has no end of input; this is what its user would type. */
         (void)epoll_ctl(session->news, EPOLL_CTL_DEL,
                         session->ready >= 0 ? session->ready : STDIN_FILENO, NULL);
         session->input_ended = true;
         if (session->from_terminal)
             end_by_signal(session, SIGHUP);
-        say(session, WEBSOCKET_BINARY, END_OF_TRANSMISSION, 1);
+        say_end(session);
         return;
     }
     size = (size_t)n;
@@ -470,6 +480,9 @@ static int session_connect(struct session *session, struct error *err)
     if (websocket_open(&session->websocket, session->client, path, err) < 0)
         return -1;
     session->is_connected = true;
+    /* The engine before this one may have gone with it. */
+    if (session->input_ended && session->options->is_own)
+        say_end(session);
     session->websocket.sends = sends;
     session->websocket.sends_arg = session;
     sends(session, false); /* and what came up meanwhile */

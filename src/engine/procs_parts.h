@@ -59,7 +59,7 @@ struct stdin_piece {
     procs_done done;
     void *arg;
     size_t size, used; /* taken */
-    bool is_resize;
+    bool is_resize, is_end;
     char data[];
 };
 
@@ -308,6 +308,7 @@ void tools_lose(struct procs *procs, const char *code, const char *text);
 /* ---- procs_stdin.c ---- */
 
 #define TERMINAL_RESIZE_SIZE 12
+#define TERMINAL_END_SIZE 8
 
 void stdin_open(struct proc *proc, int fd);
 void stdin_end(struct proc *proc, const struct error *err);
@@ -315,6 +316,8 @@ void stdin_end(struct proc *proc, const struct error *err);
 void stdin_settle(struct proc *proc);
 /* Of a terminal: ahead of all that has not begun to move. */
 int stdin_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
+/* The same of the end of what is typed. */
+int stdin_finish(struct proc *proc, struct error *err);
 
 /* ---- procs_terminal.c ---- */
 
@@ -323,6 +326,7 @@ const char **terminal_argv(const struct start *start);
 /* What is sent to it: frames, each a packet of a pipe. Returns their size; `to` NULL: no more. */
 size_t terminal_frames(char *to, const void *data, size_t size);
 size_t terminal_frame_resize(char to[TERMINAL_RESIZE_SIZE], uint16_t rows, uint16_t columns);
+void terminal_frame_end(char to[TERMINAL_END_SIZE]);
 void terminal_end(struct proc *proc);
 
 /* ---- procs_follow.c ---- */

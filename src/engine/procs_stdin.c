@@ -214,6 +214,16 @@ static struct stdin_piece *piece_new(size_t size, procs_done done, void *arg, st
     return piece;
 }
 
+static void piece_add(struct proc_stdin *input, struct stdin_piece *piece)
+{
+    if (input->first == NULL)
+        input->first = piece;
+    else
+        input->last->next = piece;
+    input->last = piece;
+    input->waiting += piece->size;
+}
+
 static int append(struct proc_stdin *input, const void *data, size_t size, procs_done done,
                   void *arg, struct error *err)
 {
@@ -227,16 +237,11 @@ static int append(struct proc_stdin *input, const void *data, size_t size, procs
         (void)terminal_frames(piece->data, data, size);
     else
         memcpy(piece->data, data, size);
-    if (input->first == NULL)
-        input->first = piece;
-    else
-        input->last->next = piece;
-    input->last = piece;
-    input->waiting += piece->size;
+    piece_add(input, piece);
     return 0;
 }
 
-static void resized(void *arg, struct proc *proc, const struct error *err)
+static void told(void *arg, struct proc *proc, const struct error *err)
 {
     (void)arg;
     (void)proc;
@@ -253,7 +258,7 @@ static int put_resize(struct proc_stdin *input, uint16_t rows, uint16_t columns,
             (void)terminal_frame_resize(piece->data, rows, columns);
             return 0;
         }
-    piece = piece_new(TERMINAL_RESIZE_SIZE, resized, NULL, err);
+    piece = piece_new(TERMINAL_RESIZE_SIZE, told, NULL, err);
     if (piece == NULL)
         return -1;
     piece->is_resize = true;
@@ -279,6 +284,28 @@ int stdin_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct erro
         return -1;
     procs_enter(procs);
     pump(&proc->input);
+    procs_leave(procs);
+    return 0;
+}
+
+int stdin_finish(struct proc *proc, struct error *err)
+{
+    struct proc_stdin *input = &proc->input;
+    struct procs *procs = proc->procs;
+    struct stdin_piece *piece;
+
+    if (check(proc, 0, err) < 0)
+        return -1;
+    if (input->first != NULL && input->last->is_end)
+        return 0;
+    piece = piece_new(TERMINAL_END_SIZE, told, NULL, err);
+    if (piece == NULL)
+        return -1;
+    piece->is_end = true;
+    terminal_frame_end(piece->data);
+    piece_add(input, piece);
+    procs_enter(procs);
+    pump(input);
     procs_leave(procs);
     return 0;
 }

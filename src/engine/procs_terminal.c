@@ -18,6 +18,7 @@
 
 _Static_assert(TERMINAL_RESIZE_SIZE == sizeof(struct tool_head) + sizeof(struct tool_resize),
                "a frame of one size");
+_Static_assert(TERMINAL_END_SIZE == sizeof(struct tool_head), "a frame that is a head alone");
 
 const char **terminal_argv(const struct start *start)
 {
@@ -77,16 +78,30 @@ size_t terminal_frame_resize(char to[TERMINAL_RESIZE_SIZE], uint16_t rows, uint1
     return TERMINAL_RESIZE_SIZE;
 }
 
+void terminal_frame_end(char to[TERMINAL_END_SIZE])
+{
+    struct tool_head head = {.type = TOOL_FINISH};
+
+    memcpy(to, &head, sizeof(head));
+}
+
 void terminal_end(struct proc *proc)
 {
     proc_alarm_drop(&proc->redraw);
 }
 
+static int check_terminal(const struct proc *proc, struct error *err)
+{
+    return proc->rows > 0
+               ? 0
+               : error_set(err, "no_terminal", 0,
+                           "process %s has no terminal; start one with \"terminal\"", proc->id);
+}
+
 static int check(const struct proc *proc, uint16_t rows, uint16_t columns, struct error *err)
 {
-    if (proc->rows == 0)
-        return error_set(err, "no_terminal", 0,
-                         "process %s has no terminal; start one with \"terminal\"", proc->id);
+    if (check_terminal(proc, err) < 0)
+        return -1;
     if (rows == 0 || rows > PROCS_TERMINAL_MAX || columns == 0 || columns > PROCS_TERMINAL_MAX)
         return error_set(err, "bad_request", 0, "a terminal has 1 to %d rows and columns",
                          PROCS_TERMINAL_MAX);
@@ -101,6 +116,11 @@ int proc_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error
     proc->rows = rows;
     proc->columns = columns;
     return 0;
+}
+
+int proc_input_end(struct proc *proc, struct error *err)
+{
+    return check_terminal(proc, err) < 0 ? -1 : stdin_finish(proc, err);
 }
 
 static void on_redraw(void *arg)

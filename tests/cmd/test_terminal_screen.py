@@ -303,6 +303,23 @@ def test_a_file_is_typed_as_a_pipe_is(cove, env, box, tmp_path):
     assert done.returncode == 0 and done.stdout.endswith(b"end\r\n"), done
 
 
+@pytest.mark.parametrize("words", [("bash",), ("bash", "--norc", "-i"), ("/usr/bin/python3", "-q"), ("sh",),
+                                   ("sh", "-c", "sleep 0.4; stty raw -echo; sleep 0.1; stty sane; read a; read b; read c; exit 1"),
+                                   ("bash", "-c", "exec bash --norc -i")])
+def test_a_program_that_starts_slowly_gets_the_end_of_its_input(cove, box, words):
+    for stdin in (b"", b"true\n"):
+        done = cove("exec", "-it", box, "--", *words, stdin=stdin, limit=20)
+        assert done.returncode in (0, 1), done
+        done = cove("run", "-it", "--", *words, stdin=stdin, limit=20)
+        assert done.returncode in (0, 1), done
+
+
+def test_a_program_that_reads_no_keys_runs_on_after_the_end_of_its_input(cove, box):
+    for line in (("exec", "-it", box), ("run", "-it")):
+        done = cove(*line, "--", "sh", "-c", "sleep 2; read a || read a || echo no more", limit=20)
+        assert done.returncode == 0 and done.stdout.endswith(b"no more\r\n"), done
+
+
 def test_what_takes_no_keys_ends_with_the_second_interrupt(screen, cove, box):
     screen.line(f"cove exec -t {box} -- bash --norc --noprofile; echo status $?")
     screen.sees(r"^in\$")

@@ -238,6 +238,32 @@ def test_a_terminal_has_no_end_of_input(api, box, start):
     assert answer.json["exit_code"] == 0
 
 
+def test_the_end_of_what_is_typed_is_told_until_it_is_heard(serve, box, start):
+    process = start("echo on; sleep 0.3; stty raw; sleep 0.2; stty sane; read a; echo first; read a || read a || echo last")
+    with Watcher(serve, box, process) as watcher:
+        watcher.sees("on")
+        watcher.type("x\n")
+        watcher.tell(type="end")
+        watcher.tell(type="end")
+        assert watcher.ends()["exit_code"] == 0
+    assert watcher.shown.endswith(b"last\r\n"), watcher.shown
+
+
+def test_keys_after_the_end_of_what_was_typed_are_taken(serve, api, box, start):
+    process = start("stty -echo; echo on; until [ -e /tmp/typed ]; do sleep 0.05; done; read a; echo got $a; read a; "
+                    "echo then $a; read a; echo over")
+    with Watcher(serve, box, process) as watcher:
+        watcher.sees("on")
+        watcher.tell(type="end")
+        with Watcher(serve, box, process) as other:
+            other.type("more\n")
+        assert api.post(f"/v1/sandboxes/{box}/exec", {"command": "touch /tmp/typed"}).status == 200
+        watcher.sees("then more")
+        assert process_of(api, box, process)["state"] == "running"
+        watcher.tell(type="end")
+        assert watcher.ends()["exit_code"] == 0
+
+
 # ---- watching ----
 
 def test_several_watch_each_from_where_he_likes(serve, box, start):

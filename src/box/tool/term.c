@@ -2,12 +2,14 @@
  *
  * The terminal is held here, inside the box, and not by the engine: so the engine moves bytes of pipes
  * as for any command, and may be killed and replaced without the command noticing. Input is frames of
- * TOOL_DATA and TOOL_RESIZE, output is bare. We lead the session ourselves, for the kernel throws away
+ * TOOL_DATA, TOOL_RESIZE and TOOL_FINISH, output is bare. We lead the session ourselves, for the kernel throws away
  * what a terminal has not passed on when its leader exits: so that happens only once all is passed on.
  *
  * Nothing here may wait but poll(2): while nobody takes the output, signals and sizes still count. */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "box/search.h"
+#include "box/tool/input_end.h"
 #include "box/tool/tool.h"
 #include "box/tool/verbs.h"
 
@@ -57,6 +59,7 @@ struct terminal {
     bool has_ended, input_ended;
     int status;
     struct bytes keys, output;
+    struct input_end end;
     /* Of the input: the frame that is being read. */
     struct tool_head head;
     size_t head_got, body_got;
@@ -224,6 +227,7 @@ static size_t take_body(struct terminal *terminal, const char *data, size_t size
     if (terminal->head.type == TOOL_DATA) {
         memcpy(keys->data + keys->to, data, taken); /* there is room: see input() */
         keys->to += taken;
+        terminal->end.has_come = false; /* somebody else types */
     } else if (terminal->head.type == TOOL_RESIZE &&
                terminal->body_got < sizeof(terminal->resize)) {
         memcpy((char *)&terminal->resize + terminal->body_got, data,
@@ -251,6 +255,8 @@ static void take_frames(struct terminal *terminal, const char *data, size_t size
             continue;
         if (terminal->head.type == TOOL_RESIZE)
             resize(terminal);
+        if (terminal->head.type == TOOL_FINISH)
+            input_end_begin(&terminal->end, clock_monotonic_ns());
         terminal->head_got = terminal->body_got = 0;
     }
 }
@@ -305,6 +311,34 @@ static bool get(const struct terminal *terminal, struct bytes *bytes)
     return bytes->to > 0;
 }
 
+/* What a command that takes no end of its input is told in its place. */
+static void end_input(struct terminal *terminal)
+{
+    if (terminal->has_ended || terminal->keys.to > 0)
+        return;
+    switch (
+        input_end_look(&terminal->end, terminal->master, terminal->slave, clock_monotonic_ns())) {
+    case INPUT_END_HANG_UP:
+        pass_on(terminal, SIGHUP);
+        break;
+    case INPUT_END_KILL:
+        (void)kill(-terminal->child, SIGKILL);
+        break;
+    case INPUT_END_NOTHING:
+        break;
+    }
+}
+
+/* How long nothing needs to be done; -1: until something comes. */
+static int pause_ms(const struct terminal *terminal)
+{
+    uint64_t now = clock_monotonic_ns();
+
+    if (!terminal->end.has_come || terminal->keys.to > 0)
+        return -1;
+    return now >= terminal->end.due_ns ? 0 : (int)((terminal->end.due_ns - now) / 1000000U) + 1;
+}
+
 static void pump(struct terminal *terminal)
 {
     enum { SIGNALS, MASTER, STDOUT, STDIN };
@@ -318,7 +352,7 @@ static void pump(struct terminal *terminal)
     wait[STDOUT] = (struct pollfd){.fd = is_full ? 1 : -1, .events = POLLOUT};
     wait[STDIN] = (struct pollfd){.fd = terminal->input_ended || !has_room ? -1 : 0,
                                   .events = POLLIN};
-    if (poll(wait, 4, -1) < 0)
+    if (poll(wait, 4, pause_ms(terminal)) < 0)
         return;
     if (wait[SIGNALS].revents != 0)
         take_signals(terminal);
@@ -330,6 +364,7 @@ static void pump(struct terminal *terminal)
         (void)get(terminal, &terminal->output);
     if (terminal->output.to > 0 && !put(1, &terminal->output))
         terminal->output.from = terminal->output.to = 0; /* nobody will ever read it */
+    end_input(terminal);
 }
 
 /* What was there when the command ended; no more, for a daemon may go on writing. */

@@ -274,7 +274,7 @@ static void written(void *arg, struct proc *proc, const struct error *err)
     terminal_drop(terminal);
 }
 
-enum control_type { CONTROL_RESIZE, CONTROL_SIGNAL, CONTROL_DETACH };
+enum control_type { CONTROL_RESIZE, CONTROL_SIGNAL, CONTROL_END, CONTROL_DETACH };
 
 struct control {
     int type;
@@ -285,7 +285,7 @@ struct control {
 static int read_control(const void *data, size_t size, struct control *control,
                         struct read_owner *owner, struct error *err)
 {
-    static const char *const types[] = {"resize", "signal", "detach", NULL};
+    static const char *const types[] = {"resize", "signal", "end", "detach", NULL};
     static const struct read_field fields[] = {
         {.name = "type",
          .kind = READ_WORD,
@@ -339,6 +339,8 @@ static int obey(struct terminal *terminal, const struct control *control, struct
                            err);
     case CONTROL_SIGNAL:
         return proc_signal(terminal->proc, (int)control->signal.count, err);
+    case CONTROL_END:
+        return proc_input_end(terminal->proc, err);
     case CONTROL_DETACH:
         break;
     }
