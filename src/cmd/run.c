@@ -50,6 +50,8 @@ struct run {
     bool started;
     bool at_root;           /* the home does not exist */
     uint32_t early_signals; /* for the command, before it started */
+    uint64_t told_ns;       /* when the command was first told to end; 0: it was not */
+    bool is_killed;         /* for it was told again */
     uint64_t start_ns, deadline_ns, end_ns;
     enum run_end end;
     int status;
@@ -110,6 +112,21 @@ static bool early_ending(const struct run *run)
     return false;
 }
 
+/* A wrapper that passes on what the terminal has told all of its group says one thing twice. */
+#define TOLD_AGAIN_NS 100000000U
+
+/* Whether the command was told to end before, and goes on. */
+static bool told_again(struct run *run, int number)
+{
+    uint64_t now = clock_monotonic_ns();
+
+    if (!cmd_signal_ends(number))
+        return false;
+    if (run->told_ns == 0)
+        run->told_ns = now;
+    return now - run->told_ns >= TOLD_AGAIN_NS;
+}
+
 static void signal_take(struct run *run, int number)
 {
     struct error ignored;
@@ -118,7 +135,11 @@ static void signal_take(struct run *run, int number)
         run_stdio_resize(&run->stdio);
     else if (number == SIGCONT)
         run_stdio_resume(&run->stdio);
-    else if (run->started)
+    else if (run->started && told_again(run, number)) {
+        run->is_killed = true;
+        run->status = SIGKILL;
+        run_end(run, RUN_EXITED); /* the box goes with all in it */
+    } else if (run->started)
         (void)box_signal(run->box, RUN_COMMAND_ID, number, &ignored); /* it may just have ended */
     else if (!cmd_signal_ends(number) || !early_ending(run))
         run->early_signals |= 1U << number;
@@ -180,6 +201,8 @@ static void started_take(struct run *run, struct box_event *event)
         return;
     }
     run->started = true;
+    if (early_ending(run))
+        run->told_ns = clock_monotonic_ns();
     run_stdio_release(&run->stdio);
     if (run->options.tty) {
         if (run_stdio_attach(&run->stdio, event->tty, &run->error) < 0)
@@ -492,6 +515,8 @@ static void result_say(const struct run *run, const struct run_result *result)
         cmd_say("%s", run->error.text);
     if (run->options.json)
         return;
+    if (run->is_killed)
+        cmd_say("the command went on after the first signal, and was killed at the second");
     if (result->report.oom_killed && result->exit_status != 0 && run->end == RUN_EXITED)
         cmd_say("the command ran out of its memory limit (%s); raise it with --memory",
                 size_text(run->options.spec.limits.memory_bytes, text, sizeof(text)));
@@ -624,6 +649,8 @@ static int run_main(const struct cmd *cmd, int argc, char **argv)
     run.net = (struct run_net){.link = -1, .until_ns = UINT64_MAX};
     run.started = run.at_root = false;
     run.early_signals = 0;
+    run.told_ns = 0;
+    run.is_killed = false;
     run.start_ns = run.end_ns = 0;
     run.end = RUN_GOES_ON;
     run.status = 0;

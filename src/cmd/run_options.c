@@ -353,7 +353,8 @@ const struct option_table run_options_table = {
     .usage = "[--] COMMAND [ARG...]",
     .about =
         "Runs one command in a fresh box: it sees a root of its own, no network and none of your\n"
-        "files, and whatever it leaves running dies when it ends.",
+        "files, and whatever it leaves running dies when it ends. Ctrl-C interrupts the command; a\n"
+        "second one kills it with all that it started.",
     .notes =
         "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m, h or d.\n"
         "Standard input is the command's; as with docker, -it and --rm may be written, and --workdir,\n"

@@ -242,6 +242,38 @@ def test_signals_reach_the_whole_group():
     assert box.returncode == 130 and output == b""
 
 
+def test_a_second_signal_kills_what_takes_no_first():
+    for first, second in ((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGHUP)):
+        box = ready("trap 'echo told' INT TERM HUP; echo ready; while :; do sleep 0.05; done")
+        box.send_signal(first)
+        assert box.stdout.readline() == b"told\n"
+        time.sleep(0.15)
+        assert box.poll() is None
+        box.send_signal(second)
+        assert box.wait(timeout=10) == 128 + signal.SIGKILL
+        end(box)
+
+
+def test_a_signal_that_is_sent_twice_at_once_is_one():
+    """As by a wrapper that passes on what its whole group got."""
+    box = ready("trap 'sleep 0.5; echo told; exit 7' INT; echo ready; while :; do sleep 0.05; done")
+    for _ in range(2):
+        box.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    output, _ = box.communicate(timeout=10)
+    assert (box.returncode, output) == (7, b"told\n")
+
+
+def test_other_signals_are_passed_on_as_often_as_they_come():
+    box = ready("trap 'echo told' USR1; echo ready; while :; do sleep 0.05; done")
+    for _ in range(3):
+        box.send_signal(signal.SIGUSR1)
+        assert box.stdout.readline() == b"told\n"
+        time.sleep(0.15)
+    box.kill()
+    end(box)
+
+
 def test_a_signal_at_the_very_start_ends_it():
     for delay in (0, 0.0005, 0.001, 0.002, 0.004):
         box = start(["sleep", "60"])
