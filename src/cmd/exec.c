@@ -101,6 +101,7 @@ static const struct option_table table = {
              "comes. Ctrl-C interrupts the command; a second one kills it with all it started.",
     .notes =
         "TIME is seconds, or has ms, s, m, h or d.\n"
+        "If cove exec itself is killed, its command gets SIGHUP after 10 seconds; with --detach it runs on.\n"
         "\n"
         "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if\n"
         "cove itself failed; 126 if the command cannot be executed; 127 if it is not there.",
@@ -267,7 +268,7 @@ static int process_follow(struct exec *exec, struct error *err)
     _cleanup_doc_ struct doc *process = NULL;
     struct follow follow = {.client = exec->client,
                             .process = exec->path,
-                            .ends_with_key = true,
+                            .is_own = true,
                             .watch_fd = exec->signals,
                             .watch_call = signals_take,
                             .watch_arg = exec};

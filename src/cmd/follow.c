@@ -202,7 +202,7 @@ static int follow_once(struct follow *follow, struct doc **process, uint64_t *he
                    follow->is_left_out[0]   ? "&stream=stderr"
                    : follow->is_left_out[1] ? "&stream=stdout"
                                             : "",
-                   follow->ends_with_key ? "&ends_with_key=true" : "");
+                   follow->is_own ? "&ends_with_key=true&ends_with_client=true" : "");
     follow->is_behind = false;
     if (client_start(follow->client, &request, err) < 0)
         return -1;
@@ -325,7 +325,7 @@ int follow_tail(struct follow *follow, int stream, uint64_t end, uint64_t lines,
 }
 
 /* What poured meanwhile, until it is little. */
-static int catch_up(struct follow *follow, struct error *err)
+static int fetch_rest(struct follow *follow, struct error *err)
 {
     int64_t most = INT64_MAX;
 
@@ -343,6 +343,22 @@ static int catch_up(struct follow *follow, struct error *err)
     return 0;
 }
 
+/* The stream that was left stays open meanwhile: so the server knows that we are there, however slowly we write. */
+static int catch_up(struct follow *follow, struct error *err)
+{
+    struct client *stream = follow->client;
+    _cleanup_client_ struct client *other = NULL;
+    int result;
+
+    if (client_copy(stream, &other, err) < 0)
+        return -1;
+    client_watch(other, follow->watch_fd, follow->watch_call, follow->watch_arg);
+    follow->client = other;
+    result = fetch_rest(follow, err);
+    follow->client = stream;
+    return result;
+}
+
 int follow_run(struct follow *follow, struct doc **process, struct error *err)
 {
     uint64_t heard_ms = api_now_ms();
@@ -352,11 +368,11 @@ int follow_run(struct follow *follow, struct doc **process, struct error *err)
 
         if (result > 0)
             return 0;
-        client_abandon(follow->client);
         if (result == 0) {
             result = catch_up(follow, err);
             heard_ms = api_now_ms();
         }
+        client_abandon(follow->client);
         if (result == 0)
             continue;
         if (follow->is_unread || !api_goes_on(follow->client, heard_ms, err))

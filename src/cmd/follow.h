@@ -19,9 +19,10 @@ struct follow {
     int watch_fd; /* -1: none; served while a reader is waited for, as by client_watch() */
     void (*watch_call)(void *arg);
     void *watch_arg;
-    bool ends_with_key; /* the process is ours, and ends when our key does */
-    bool is_json;       /* the server's own lines, instead of what they hold */
-    bool has_end;       /* as far as here, not to the end of the process */
+    /* The process is ours, and ends when our key does, and when we are lost. */
+    bool is_own;
+    bool is_json; /* the server's own lines, instead of what they hold */
+    bool has_end; /* as far as here, not to the end of the process */
     uint64_t end[2];
     bool is_behind; /* much more is there than the stream brings at once */
     bool is_unread; /* nobody reads our output any more: the error says so, too */

@@ -27,6 +27,7 @@
 #define KEYS_AT_ONCE 16384
 #define WRITE_PIECE 4096
 #define END_OF_TRANSMISSION "\x04"
+#define DETACHES "{\"type\":\"detach\"}"
 #define INPUT_HAS_ENDED "{\"type\":\"end\"}"
 #define CLOSE_AWAY 1001
 
@@ -320,6 +321,7 @@ static void detach(struct session *session)
     struct error err;
 
     restore(session);
+    say(session, WEBSOCKET_TEXT, DETACHES, strlen(DETACHES));
     /* Within a call of the client's nothing can be asked; whoever comes back needs no more. */
     if (session->options->json && (doc_set_text(process, "id", session->options->process) < 0 ||
                                    result_print(process, true, &err) < 0))
@@ -471,7 +473,8 @@ static int session_connect(struct session *session, struct error *err)
         used += (size_t)snprintf(path + used, sizeof(path) - used, "rows=%u&columns=%u&", rows,
                                  columns);
     if (options->is_own)
-        used += (size_t)snprintf(path + used, sizeof(path) - used, "ends_with_key=true&");
+        used += (size_t)snprintf(path + used, sizeof(path) - used,
+                                 "ends_with_key=true&ends_with_client=true&");
     if (session->has_offset || options->has_from)
         (void)snprintf(path + used, sizeof(path) - used, "from=%" PRIu64, session->offset);
     else

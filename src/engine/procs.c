@@ -119,6 +119,7 @@ static void bury(struct proc *proc)
     if (proc->is_buried) /* by what was called back when it was closed */
         return;
     proc_alarm_drop(&proc->alarm);
+    proc_alarm_drop(&proc->lost);
     proc->is_buried = true;
     proc->next_grave = procs->graves;
     procs->graves = proc;
@@ -380,6 +381,7 @@ static void proc_close(struct proc *proc, bool forget)
         proc->streams[i].log_file.directory = -1;
     }
     proc_alarm_drop(&proc->alarm);
+    proc_alarm_drop(&proc->lost);
     proc_uncount_texts(proc);
     proc_let_go(proc, &closed);
     if (proc->follows == NULL)

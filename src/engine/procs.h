@@ -183,6 +183,11 @@ void proc_stdin_write(struct proc *proc, const void *data, size_t size, procs_do
 int proc_stdin_close(struct proc *proc, struct error *err); /* after what waits */
 int proc_signal(struct proc *proc, int signal_number, struct error *err);
 int proc_kill(struct proc *proc, struct error *err); /* the whole tree */
+/* A client whose process it is follows it; or does so no more. After the last of them was lost without a word it has
+ * PROCS_LOST_MS to come back, else the process is hung up, and killed when as long has passed again. */
+#define PROCS_LOST_MS 10000
+void proc_client_came(struct proc *proc);
+void proc_client_left(struct proc *proc, bool is_lost);
 /* An ended one, with its output; "process_running" else. What it left running goes on. */
 int proc_forget(struct proc *proc, struct error *err);
 void procs_oom(struct proc *proc, bool was_oom);

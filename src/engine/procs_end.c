@@ -34,6 +34,7 @@ static void finish(struct proc *proc)
     struct procs *procs = proc->procs;
 
     proc_alarm_drop(&proc->alarm);
+    proc_alarm_drop(&proc->lost);
     proc->has_ended = true;
     proc->ended_ms = procs_wall_ms();
     procs->running--;
@@ -230,4 +231,40 @@ int proc_signal(struct proc *proc, int signal_number, struct error *err)
     if (signal_number == SIGKILL)
         proc->is_killed = true;
     return 0;
+}
+
+/* ---- the clients whose it is ---- */
+
+static void on_lost(void *arg)
+{
+    struct proc *proc = arg;
+    struct procs *procs = proc->procs;
+    struct error ignored; /* it has just ended */
+
+    proc_alarm_drop(&proc->lost);
+    procs_enter(procs);
+    if (proc->is_hung_up) {
+        (void)proc_kill(proc, &ignored);
+    } else {
+        proc->is_hung_up = true;
+        proc->lost = proc_alarm_set(procs->loop, PROCS_LOST_MS, on_lost, proc);
+        (void)proc_signal(proc, SIGHUP, &ignored);
+    }
+    procs_leave(procs);
+}
+
+void proc_client_came(struct proc *proc)
+{
+    proc->clients++;
+    proc->is_hung_up = false;
+    proc_alarm_drop(&proc->lost);
+}
+
+void proc_client_left(struct proc *proc, bool is_lost)
+{
+    proc->clients--;
+    if (!is_lost || proc->clients > 0 || proc->has_ended || proc->procs == NULL ||
+        proc->procs->is_closed)
+        return;
+    proc->lost = proc_alarm_set(proc->procs->loop, PROCS_LOST_MS, on_lost, proc);
 }

@@ -123,6 +123,9 @@ struct proc {
     struct proc_stdin input;
     struct proc_alarm *alarm; /* timeout, then grace, then the answer of the sandbox */
     struct proc_alarm *redraw;
+    struct proc_alarm *lost; /* its clients are */
+    unsigned clients;        /* whose it is */
+    bool is_hung_up;         /* for they were lost */
     struct start *start;
     struct proc_follow *follows;
     struct proc_follow *next_follow; /* to be told; it may go away meanwhile */

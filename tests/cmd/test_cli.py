@@ -169,6 +169,91 @@ def test_a_command_that_nobody_reads_ends(cove, env, box):
                      "the end of yes")
 
 
+@pytest.fixture
+def timed(tmp_path):
+    """A server whose clock the test sets, with a sandbox; and what calls cove there."""
+    with serving.Serve(tmp_path, clock=True) as started:
+        own = {**os.environ, "COVE_URL": f"unix:{started.socket}"}
+
+        def call(*words):
+            return subprocess.run([harness.COVE, *words], env=own, capture_output=True, stdin=subprocess.DEVNULL,
+                                  timeout=60 * harness.PATIENCE, check=False)
+        call.env = own
+        good(call("create", "left", "--ephemeral"))
+        yield started.clock, call
+        good(call("rm", "left"))
+
+
+HUNG = "trap 'echo hung >>/tmp/hung' HUP; echo up; while :; do sleep 0.05; done"
+
+
+def killed(call, *words):
+    """A cove exec that was killed when its command was up."""
+    with subprocess.Popen([harness.COVE, "exec", *words, "left", "--", "sh", "-c", HUNG], env=call.env,
+                          stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as running:
+        assert running.stdout.readline().strip() == b"up"
+        running.kill()
+
+
+def is_hung(call):
+    return call("exec", "left", "--", "cat", "/tmp/hung").stdout
+
+
+def runs(call):
+    return b" running " in call("ps", "left").stdout
+
+
+@pytest.mark.parametrize("words", [(), ("-t",), ("-it",)])
+def test_a_command_whose_client_was_killed_is_hung_up_and_then_killed(timed, words):
+    clock, call = timed
+    killed(call, *words)
+    for _ in range(4):
+        clock.advance(2)
+    assert is_hung(call) == b"" and runs(call)
+    clock.until(lambda: is_hung(call) == b"hung\n", 10, "the hang-up")
+    clock.advance(5)
+    assert runs(call)
+    clock.until(lambda: not runs(call), 10, "its end")
+    assert is_hung(call) == b"hung\n"
+
+
+def test_a_client_that_comes_back_keeps_its_command(timed):
+    clock, call = timed
+    killed(call)
+    clock.advance(5)
+    path = "localhost/v1/sandboxes/name:left/processes/1/follow?ends_with_client=true"
+    with subprocess.Popen(["curl", "-sN", "--unix-socket", call.env["COVE_URL"].removeprefix("unix:"), path],
+                          stdout=subprocess.PIPE) as other:
+        assert b"up" in other.stdout.readline()
+        for _ in range(6):
+            clock.advance(5)
+        assert runs(call) and is_hung(call) == b"" and other.poll() is None
+        other.kill()
+    clock.until(lambda: not runs(call), 25, "its end")
+
+
+def test_a_client_that_detaches_leaves_its_command(timed):
+    clock, call = timed
+    line = f"{harness.COVE} exec -it --detach-keys ctrl-a,d left -- sh -c 'read a; sleep 1000'"
+    done = subprocess.run(["script", "-qec", line, "/dev/null"], input=b"x\n\x01d", env=call.env, capture_output=True,
+                          timeout=60 * harness.PATIENCE, check=False)
+    assert b"detached" in done.stdout, done
+    for _ in range(6):
+        clock.advance(5)
+    assert runs(call)
+    good(call("kill", "left", "1"))
+
+
+def test_a_client_that_reads_slowly_keeps_its_command(timed):
+    clock, call = timed
+    with subprocess.Popen([harness.COVE, "exec", "left", "--", "sh", "-c", "trap 'exit 9' HUP; seq 3000000; echo all"],
+                          env=call.env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as running:
+        assert running.stdout.readline() == b"1\n"
+        for _ in range(6):
+            clock.advance(5)
+        assert running.stdout.read().endswith(b"3000000\nall\n") and running.wait(30) == 0
+
+
 # ---- processes -----------------------------------------------------------------------------------
 
 def test_a_process_in_the_background(cove, box):

@@ -190,8 +190,9 @@ def test_a_key_that_reads_ends_no_process_by_its_own_end(serve, api, shared):
     process = api.post(f"{shared}/processes", {"command": "exec sleep 1000"}).json["id"]
     key = api.post("/v1/keys", {"label": "reader", "scopes": ["read"]}).json
     with serve.tcp(key["secret"]) as reader:
-        refused = reader.get(f"{shared}/processes/{process}/follow", query={"ends_with_key": "true"})
-        assert refused.refusal == (403, "forbidden")
+        for ends in ("ends_with_key", "ends_with_client"):
+            refused = reader.get(f"{shared}/processes/{process}/follow", query={ends: "true"})
+            assert refused.refusal == (403, "forbidden")
     assert api.delete(f"/v1/keys/{key['id']}").status == 204
     assert api.delete(f"{shared}/processes/{process}").status == 204
 

@@ -14,28 +14,33 @@ struct follow {
     struct job *job;
     struct proc *proc; /* lives as long as `follow` */
     struct proc_follow *follow;
-    bool until_close, is_base64, ends_with_key;
+    bool until_close, is_base64, ends_with_key, ends_with_client;
     bool wants[2], is_closed[2];
     uint64_t for_ms, from[2];
     struct lines lines[2];
     uint64_t end[2]; /* of what is told; known when the process has ended */
 };
 
-static void leave(struct follow *follow)
+static void leave(struct follow *follow, bool is_lost)
 {
+    if (follow->ends_with_client)
+        proc_client_left(follow->proc, is_lost);
     proc_follow_cancel(follow->follow);
     follow->follow = NULL;
     stream_remove(&follow->stream);
 }
 
-static void gone(void *arg)
+static void drop(struct follow *follow, bool is_lost)
 {
-    struct follow *follow = arg;
-
     if (follow->ends_with_key)
         callers_end_with(follow->job, follow->proc);
-    leave(follow);
+    leave(follow, is_lost);
     job_abort(follow->job);
+}
+
+static void gone(void *arg)
+{
+    drop(arg, true);
 }
 
 /* What is only a part of a character is not told: it is where the next one begins to read. */
@@ -43,7 +48,7 @@ static void end(struct stream *stream)
 {
     struct follow *follow = (struct follow *)stream;
 
-    leave(follow);
+    leave(follow, true);
     http_finish(follow->job->request);
 }
 
@@ -51,12 +56,12 @@ static void end(struct stream *stream)
  * has ended, and all that it printed is still to be sent. */
 static void cut(struct job *job)
 {
-    const struct follow *follow = job->own;
+    struct follow *follow = job->own;
     struct proc_view view;
 
     proc_look(follow->proc, &view);
     if (!job->native->is_stopping || view.state == PROC_STARTING || view.state == PROC_RUNNING)
-        gone(job->own);
+        drop(follow, false);
 }
 
 /* One part of one stream: 1 there was something, 0 nothing now, -1 on an error. */
@@ -98,7 +103,7 @@ static void finish(struct follow *follow, struct out *out)
     out_object_end(out);
     out_raw(out, "\n", 1);
     (void)stream_send(&follow->stream);
-    leave(follow);
+    leave(follow, false);
     http_finish(request);
 }
 
@@ -131,7 +136,7 @@ static void pump(struct follow *follow)
         for (int i = 0; i < 2; i++)
             got[i] = take_part(follow, i, out);
         if (got[0] < 0 || got[1] < 0 || out->has_failed) {
-            leave(follow);
+            leave(follow, true);
             job_abort(follow->job);
             return;
         }
@@ -186,6 +191,8 @@ static void follow_found(struct job *job, struct proc *proc)
     }
     stream_add(&follow->stream, job, true, more);
     account_began(job);
+    if (follow->ends_with_client)
+        proc_client_came(proc);
     stream_end_after(&follow->stream, follow->for_ms, end);
     http_on_gone(job->request, gone, follow);
     job_on_drain(job, cut);
@@ -207,6 +214,7 @@ static int read_query(const struct job *job, struct follow *follow, struct error
         job_query_count(job, "stdout_from", 0, INT64_MAX, &follow->from[0], err) < 0 ||
         job_query_count(job, "stderr_from", 0, INT64_MAX, &follow->from[1], err) < 0 ||
         job_query_flag(job, "ends_with_key", &follow->ends_with_key, err) < 0 ||
+        job_query_flag(job, "ends_with_client", &follow->ends_with_client, err) < 0 ||
         stream_query(job, &follow->for_ms, err) < 0)
         return -1;
     follow->is_base64 = encoding == 1;
@@ -216,12 +224,20 @@ static int read_query(const struct job *job, struct follow *follow, struct error
     return 0;
 }
 
+static bool query_is_true(struct http_request *request, const char *name)
+{
+    const char *value = http_query(request, name);
+
+    return value != NULL && strcmp(value, "true") == 0;
+}
+
 HANDLER(process_follow)
 {
-    static const char *const known[] = {"stdout_from", "stderr_from", "encoding",      "stream",
-                                        "until",       "for_ms",      "ends_with_key", NULL};
-    const char *ends = http_query(request, "ends_with_key");
-    bool may_end = ends != NULL && strcmp(ends, "true") == 0;
+    static const char *const known[] = {
+        "stdout_from", "stderr_from",   "encoding",         "stream", "until",
+        "for_ms",      "ends_with_key", "ends_with_client", NULL};
+    bool may_end = query_is_true(request, "ends_with_key") ||
+                   query_is_true(request, "ends_with_client");
     struct job *job = job_begin_for(request, may_end ? ENGINE_EXEC : ENGINE_LOOK);
     struct follow *follow;
     struct error err;

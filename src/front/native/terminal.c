@@ -23,7 +23,8 @@ struct terminal {
     struct job *job;
     struct proc *proc; /* lives as long as `follow` */
     struct proc_follow *follow;
-    bool is_read_only, has_from, is_fitted, is_attached, is_writing, ends_with_key;
+    bool is_read_only, has_from, is_fitted, is_attached, is_writing;
+    bool ends_with_key, ends_with_client;
     uint64_t from, tail, rows, columns; /* as the query has them */
     uint64_t at;                        /* of the next byte */
     uint64_t live;                      /* what was there when it attached ends here */
@@ -39,10 +40,12 @@ static void terminal_drop(void *data)
         free(terminal);
 }
 
-static void leave(struct terminal *terminal)
+static void leave(struct terminal *terminal, bool is_lost)
 {
     if (terminal->follow == NULL)
         return;
+    if (terminal->ends_with_client)
+        proc_client_left(terminal->proc, is_lost);
     proc_follow_cancel(terminal->follow);
     terminal->follow = NULL;
     stream_remove(&terminal->stream);
@@ -50,7 +53,7 @@ static void leave(struct terminal *terminal)
 
 static void hang_up(struct terminal *terminal, unsigned code, const char *reason)
 {
-    leave(terminal);
+    leave(terminal, false);
     http_websocket_close(terminal->job->request, code, reason);
 }
 
@@ -387,7 +390,7 @@ static void closed(void *arg, unsigned code)
     (void)code;
     if (terminal->ends_with_key && terminal->follow != NULL)
         callers_end_with(terminal->job, terminal->proc);
-    leave(terminal);
+    leave(terminal, true);
 }
 
 /* ---- attaching ---- */
@@ -456,6 +459,8 @@ static void terminal_found(struct job *job, struct proc *proc)
     }
     stream_add(&terminal->stream, job, false, more);
     account_began(job);
+    if (terminal->ends_with_client)
+        proc_client_came(proc);
     job_on_drain(job, cut);
     if (!takes_input(terminal))
         fit_early(terminal);
@@ -471,14 +476,15 @@ static int read_query(const struct job *job, struct terminal *terminal, struct e
         job_query_count(job, "rows", 1, PROCS_TERMINAL_MAX, &terminal->rows, err) < 0 ||
         job_query_count(job, "columns", 1, PROCS_TERMINAL_MAX, &terminal->columns, err) < 0 ||
         job_query_flag(job, "ends_with_key", &terminal->ends_with_key, err) < 0 ||
+        job_query_flag(job, "ends_with_client", &terminal->ends_with_client, err) < 0 ||
         job_query_flag(job, "read_only", &terminal->is_read_only, err) < 0)
         return -1;
     if (terminal->has_from && http_query(job->request, "tail") != NULL)
         return error_set(err, "bad_request", 0, "\"from\" and \"tail\" say the same: give one");
-    if (terminal->is_read_only && terminal->ends_with_key)
-        return error_set(
-            err, "bad_request", 0,
-            "\"ends_with_key\" ends the process, and \"read_only\" only reads: give one");
+    if (terminal->is_read_only && (terminal->ends_with_key || terminal->ends_with_client))
+        return error_set(err, "bad_request", 0,
+                         "\"%s\" ends the process, and \"read_only\" only reads: give one",
+                         terminal->ends_with_key ? "ends_with_key" : "ends_with_client");
     if ((terminal->rows == 0) != (terminal->columns == 0))
         return error_set(err, "bad_request", 0, "\"rows\" and \"columns\" go together");
     return 0;
@@ -486,8 +492,8 @@ static int read_query(const struct job *job, struct terminal *terminal, struct e
 
 HANDLER(process_terminal)
 {
-    static const char *const known[] = {"from",    "tail",          "read_only", "rows",
-                                        "columns", "ends_with_key", NULL};
+    static const char *const known[] = {"from",    "tail",          "read_only",        "rows",
+                                        "columns", "ends_with_key", "ends_with_client", NULL};
     const char *read_only = http_query(request, "read_only");
     bool reads = read_only != NULL && strcmp(read_only, "true") == 0;
     struct job *job = job_begin_for(request, reads ? ENGINE_LOOK : ENGINE_EXEC);
