@@ -307,12 +307,14 @@ int api_command(const struct cmd *cmd, int argc, char **argv, void *options, api
 
     if (!options_begin(cmd->table, options, argc, argv, &words, &status))
         return status;
-    if (client_open(&client, &err) < 0)
-        return api_fail(&err);
-    if (target_find(cmd->target, client, &words, &target, &err) < 0)
-        return api_fail(&err);
-    status = call(client, options, &words, &err);
-    return status < 0 ? api_fail(&err) : status;
+    status = -1;
+    if (client_open(&client, &err) == 0 &&
+        target_find(cmd->target, client, &words, &target, &err) == 0)
+        status = call(client, options, &words, &err);
+    if (status >= 0)
+        return status;
+    options_error_print(cmd->table, options, &err);
+    return api_fail(&err);
 }
 
 /* ---- streams, and what lasts ---- */

@@ -99,6 +99,9 @@ bool cmd_warns(void);
 /* Says what went wrong; returns CMD_FAILED. */
 int cmd_fail(const struct error *err);
 
+/* Writes {"error":{"code":...,"message":...}} and a newline to standard output; 0, or -1 (run_json.c). */
+int cmd_json_error(const struct error *err);
+
 /* Writes `text` to standard output; 0, or -1 if it did not all get there. */
 int cmd_print(const char *text, size_t size);
 int cmd_out(const char *text, size_t size, struct error *err);

@@ -89,8 +89,9 @@ static const struct option_row rows[] = {
      offsetof(struct exec_options, start)},
     {"tag", "TEXT", NULL, "a note for yourself, kept with the process", NULL, 0,
      offsetof(struct exec_options, tag)},
-    OPTION_JSON("print one JSON object with the result and the output; with --tty, which shows the "
-                "output, with the result at the end"),
+    OPTION_JSON(
+        "print one JSON object: the result with the output, or the error; with --tty, which "
+        "shows the output, the result at the end"),
     OPTION_HELP,
 };
 
@@ -113,6 +114,7 @@ static const struct option_table table = {
     .words = 1,
     .words_least = 1,
     .command_follows = true,
+    .json_errors = true,
 };
 
 /* ---- the request ---- */
@@ -159,8 +161,9 @@ static int body_make(const struct exec_options *options, char *const *command, s
     return 0;
 }
 
-static int refused(const struct error *err)
+static int refused(const struct exec *exec, const struct error *err)
 {
+    options_error_print(&table, exec->options, err);
     (void)api_fail(err);
     return api_start_status(err->code);
 }
@@ -296,7 +299,7 @@ static int detached_print(const struct exec_options *options, const struct doc *
     char line[64];
 
     if (options->common.json)
-        return doc_print(process, err) < 0 ? api_fail(err) : 0;
+        return doc_print(process, err);
     (void)snprintf(line, sizeof(line), "%.40s\n", doc_text(process, "id"));
     return cmd_print(line, strlen(line)) < 0 ? CMD_FAILED : 0;
 }
@@ -312,15 +315,13 @@ static int exec_terminal(struct exec *exec, const struct doc *body, struct error
                                        .is_own = true,
                                        .json = exec->options->common.json,
                                        .has_from = true};
-    int status;
 
     if (process_start(exec, body, &process, err) < 0)
-        return refused(err);
+        return refused(exec, err);
     if (exec->options->detach)
         return detached_print(exec->options, process, err);
     options.process = doc_text(process, "id");
-    status = terminal_run(exec->client, &options, err);
-    return status < 0 ? api_fail(err) : status;
+    return terminal_run(exec->client, &options, err);
 }
 
 static int exec_streams(struct exec *exec, const struct doc *body, struct error *err)
@@ -333,9 +334,25 @@ static int exec_streams(struct exec *exec, const struct doc *body, struct error 
         client_watch(exec->client, exec->signals, signals_take, exec);
     }
     if (process_start(exec, body, &process, err) < 0)
-        return refused(err);
+        return refused(exec, err);
     return exec->options->detach ? detached_print(exec->options, process, err)
                                  : process_follow(exec, err);
+}
+
+/* Of one whose result was to come with its end. */
+static void json_signals_take(void *arg)
+{
+    struct exec *exec = arg;
+    struct signalfd_siginfo info;
+    struct error err;
+
+    if (read(exec->signals, &info, sizeof(info)) != (ssize_t)sizeof(info) ||
+        info.ssi_signo == SIGCHLD)
+        return;
+    (void)error_set(&err, "interrupted", 0,
+                    "exec: it was told to end before the command had; the command is killed");
+    (void)refused(exec, &err);
+    _exit(API_EXIT_SIGNAL + (int)info.ssi_signo);
 }
 
 /* With --json: one request that lasts as long as the command, which is killed if we are. */
@@ -346,9 +363,12 @@ static int exec_json(struct exec *exec, const struct doc *body, struct error *er
     const struct client_request request = {
         .method = "POST", .path = path, .json = body, .answer_ms = UINT_MAX};
 
+    if (signals_open(exec, err) < 0)
+        return -1;
+    client_watch(exec->client, exec->signals, json_signals_take, exec);
     if (api_path(path, exec->sandbox, "/exec", err) < 0 ||
         client_call(exec->client, &request, &answer, err) < 0)
-        return refused(err);
+        return refused(exec, err);
     if (doc_print(answer, err) < 0)
         return api_fail(err);
     return api_process_status(doc_get(answer, "process"));

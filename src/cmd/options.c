@@ -289,14 +289,37 @@ void option_usage_word(const char *usage, size_t place, char name[OPTION_NAME_MA
     }
 }
 
+void options_error_print(const struct option_table *table, const void *options,
+                         const struct error *err)
+{
+    if (table->json_errors && ((const struct options_common *)options)->json)
+        (void)cmd_json_error(err);
+}
+
+static int missing_word(const struct option_table *table, const struct option_words *words,
+                        struct error *err)
+{
+    char missing[OPTION_NAME_MAX];
+
+    option_usage_word(table->usage, words->count, missing);
+    if (missing[0] == '\0') /* behind several SOURCE... */
+        option_usage_word(strrchr(table->usage, ' '), 0, missing);
+    return error_set(err, "bad_value", 0, "%s: missing argument: %s%s; write cove %s %s",
+                     table->command, missing,
+                     strcmp(missing, "SANDBOX") == 0 ? " (cove ls lists them)" : "", table->command,
+                     table->usage);
+}
+
 bool options_begin(const struct option_table *table, void *into, int argc, char **argv,
                    struct option_words *words, int *status)
 {
-    const struct options_common *common = into;
-    char missing[OPTION_NAME_MAX];
+    struct options_common *common = into;
+    bool wants_json = options_have(table, "json", argc, argv);
     struct error err;
 
     if (options_parse(table, into, argc, argv, words, &err) < 0) {
+        common->json |= wants_json;
+        options_error_print(table, into, &err);
         *status = cmd_fail(&err);
         return false;
     }
@@ -307,13 +330,9 @@ bool options_begin(const struct option_table *table, void *into, int argc, char 
         return false;
     }
     if (words->count < table->words_least || (table->command_follows && words->rest[0] == NULL)) {
-        option_usage_word(table->usage, words->count, missing);
-        if (missing[0] == '\0') /* behind several SOURCE... */
-            option_usage_word(strrchr(table->usage, ' '), 0, missing);
-        cmd_say("%s: missing argument: %s%s; write cove %s %s", table->command, missing,
-                strcmp(missing, "SANDBOX") == 0 ? " (cove ls lists them)" : "", table->command,
-                table->usage);
-        *status = CMD_FAILED;
+        (void)missing_word(table, words, &err);
+        options_error_print(table, into, &err);
+        *status = cmd_fail(&err);
         return false;
     }
     return true;

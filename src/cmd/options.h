@@ -53,6 +53,7 @@ struct option_table {
     size_t words_least;
     bool many;            /* there may be more words */
     bool command_follows; /* after these words, with or without a "--" before it */
+    bool json_errors;     /* with --json an error is an object on standard output, too */
 };
 
 struct option_words {
@@ -78,6 +79,10 @@ int options_parse(const struct option_table *table, void *into, int argc, char *
  * to be done, for its help was printed or its words are wrong; `*status` is the exit status then. */
 bool options_begin(const struct option_table *table, void *into, int argc, char **argv,
                    struct option_words *words, int *status);
+
+/* Prints it as an object where the command does so and was asked for JSON. */
+void options_error_print(const struct option_table *table, const void *options,
+                         const struct error *err);
 
 /* Whether the switch `name` is there, even if the words do not parse. */
 bool options_have(const struct option_table *table, const char *name, int argc, char **argv);

@@ -552,7 +552,7 @@ static int run_fail(struct error *err, bool json)
 {
     doctor_hint(err);
     if (json)
-        (void)run_json_error(err);
+        (void)cmd_json_error(err);
     return cmd_fail(err);
 }
 

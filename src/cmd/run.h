@@ -122,6 +122,5 @@ struct run_result {
 /* "SIGKILL"; `buffer` is used for a number without a name. */
 const char *run_signal_name(int number, char *buffer, size_t size);
 
-/* Each writes one object and a newline to standard output. */
+/* Writes one object and a newline to standard output. */
 int run_json_result(const struct run_result *result, const struct buf_tail capture[2]);
-int run_json_error(const struct error *err);

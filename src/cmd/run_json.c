@@ -192,7 +192,7 @@ int run_json_result(const struct run_result *result, const struct buf_tail captu
     return object_print(object);
 }
 
-int run_json_error(const struct error *err)
+int cmd_json_error(const struct error *err)
 {
     json_t *object = json_pack("{s:o}", "error", error_json(err));
 

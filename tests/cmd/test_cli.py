@@ -111,6 +111,41 @@ def test_the_status_is_that_of_run(cove, box, words, status):
     assert cove("run", "--", *words).returncode == status
 
 
+@pytest.mark.parametrize("words, status, code", [
+    (("sh", "-c", "exit 7"), 7, None), (("sh", "-c", "kill -TERM $$"), 143, None),
+    (("--timeout", "100ms", "sleep", "60"), 124, None), (("none-such",), 127, "command_not_found"),
+    (("/etc/hostname",), 126, "not_executable"), (("-w", "/none", "true"), 125, "bad_cwd"),
+    (("-u", "none", "true"), 125, "user_not_found"), (("-d", "none-such"), 127, "command_not_found"),
+    (("-t", "-w", "/none", "true"), 125, "bad_cwd"), (("--no-such-option", "true"), 125, "unknown_option"),
+    ((), 125, "bad_value"), (("-i", "cat"), 125, "bad_value")])
+def test_exec_for_programs_prints_one_object_whatever_comes(cove, box, words, status, code):
+    result = cove("exec", "--json", box, *words)
+    assert result.returncode == status, result
+    said = json.loads(result.stdout)
+    assert said.get("error", {}).get("code") == code, said
+    if code is None:
+        assert said["process"]["signal"] == ("SIGTERM" if status == 143 else None), said
+    else:
+        assert said["error"]["message"] and len(said) == 1, said
+
+
+def test_exec_for_programs_says_so_where_there_is_no_sandbox_or_no_server(cove, tmp_path):
+    result = cove("exec", "--json", "no-such-sandbox", "--", "true")
+    assert (result.returncode, json.loads(result.stdout)["error"]["code"]) == (125, "sandbox_not_found")
+    result = cove("exec", "--json", "x", "--", "true", COVE_URL=f"unix:{tmp_path}/none")
+    assert result.returncode == 125 and json.loads(result.stdout)["error"]["message"], result
+
+
+def test_exec_for_programs_that_is_interrupted_says_so(cove, env, box):
+    with subprocess.Popen([harness.COVE, "exec", "--json", box, "--", "sleep", "4321"], env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+        harness.wait_for(lambda: b"sleep 4321" in cove("ps", box).stdout, 30, "the command")
+        running.send_signal(signal.SIGINT)
+        assert json.loads(running.stdout.read())["error"]["code"] == "interrupted"
+        assert running.wait(20) == 130
+    harness.wait_for(lambda: not re.search(r" running .*sleep 4321", good(cove("ps", box))), 30, "its end")
+
+
 def test_any_bytes_go_in_and_come_out(cove, box):
     data = os.urandom(3 << 20)
     for words in (("exec", "-i"), ("exec",)):
