@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define WORKSPACE "/workspace"
 #define CREATE_ANSWER_MS 180000 /* a box may have to wait for a disk */
 
 struct create {
@@ -155,8 +156,8 @@ static const struct option_row rows[] = {
     {"env", "NAME[=VALUE]", NULL,
      "a variable of every command in it; without a value, pass yours on; repeatable", take_env, 'e',
      0},
-    {"cwd", "DIR", "the user's home", "directory in which commands start", NULL, 'w',
-     offsetof(struct create, cwd)},
+    {"cwd", "DIR", "/workspace if a mount is there, else the user's home",
+     "directory in which commands start", NULL, 'w', offsetof(struct create, cwd)},
     {"user", "USER[:GROUP]", "user; root with --privileges system",
      "who runs its commands, by name or number inside the sandbox", NULL, 'u',
      offsetof(struct create, user)},
@@ -238,6 +239,17 @@ static int lifecycle_set(const struct create *create, struct doc *body)
     return part_set(body, "lifecycle", part, failed);
 }
 
+/* NULL: the server's default. */
+static const char *cwd_of(const struct create *create)
+{
+    if (create->cwd != NULL)
+        return create->cwd;
+    for (size_t i = 0; i < doc_count(create->mounts); i++)
+        if (strcmp(doc_text(doc_at(create->mounts, i), "target"), WORKSPACE) == 0)
+            return WORKSPACE;
+    return NULL;
+}
+
 static int body_make(const struct create *create, const char *name, struct doc *body,
                      struct error *err)
 {
@@ -247,7 +259,7 @@ static int body_make(const struct create *create, const char *name, struct doc *
     failed |= doc_set_text(body, "root", create->root);
     failed |= doc_set_text(body, "privileges", create->privileges);
     failed |= doc_set_text(body, "disk_kind", create->ephemeral ? "ephemeral" : NULL);
-    failed |= doc_set_text(body, "cwd", create->cwd);
+    failed |= doc_set_text(body, "cwd", cwd_of(create));
     failed |= doc_set_text(body, "user", create->user);
     failed |= doc_set_text(body, "hostname", create->hostname);
     if (create->env.object != NULL)

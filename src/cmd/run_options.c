@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -309,8 +310,8 @@ static const struct option_row run_rows[] = {
      take_workspace, 0, 0},
     {"mount", "SRC:DST[:ro]", NULL, "put SRC, a directory or a file, at DST; repeatable",
      take_mount, 'v', 0},
-    {"cwd", "DIR", "/workspace if there is one, else the home", "directory to start in", take_cwd,
-     'w', 0},
+    {"cwd", "DIR", "/workspace if a directory is mounted there, else the home",
+     "directory to start in", take_cwd, 'w', 0},
     {"user", "USER[:GROUP]", "user; root with --privileges system",
      "who runs the command, by name or number inside the box", take_user, 'u', 0},
     {"env", "NAME[=VALUE]", "PATH, HOME, USER, LANG and TERM only",
@@ -385,6 +386,17 @@ static uint64_t memory_default(void)
     return half < RUN_MEMORY_BYTES ? half : RUN_MEMORY_BYTES;
 }
 
+/* By --workspace, or by a mount of a directory at the same place. */
+static bool has_workspace(const struct run_options *options)
+{
+    struct stat st;
+
+    for (size_t i = 0; i < options->binds_count; i++)
+        if (strcmp(options->binds[i].target, RUN_WORKSPACE) == 0)
+            return stat(options->binds[i].source, &st) == 0 && S_ISDIR(st.st_mode);
+    return false;
+}
+
 /* What only the whole of the options can tell. */
 static int options_finish(struct run_options *options, struct error *err)
 {
@@ -405,7 +417,7 @@ static int options_finish(struct run_options *options, struct error *err)
         return -1;
     options->spec.binds = options->binds;
     options->spec.binds_count = options->binds_count;
-    if (options->cwd == NULL && options->workspace_given)
+    if (options->cwd == NULL && has_workspace(options))
         options->cwd = RUN_WORKSPACE;
     if (options->spec.limits.memory_bytes == 0)
         options->spec.limits.memory_bytes = memory_default();

@@ -467,6 +467,15 @@ def test_cwd(workspace):
     assert run(["pwd"], "--cwd", "/usr/bin").stdout == "/usr/bin\n"
 
 
+def test_a_directory_at_workspace_is_where_the_command_starts(workspace):
+    (workspace / "file").write_text("x")
+    assert run("pwd; ls", "-v", f"{workspace}:/workspace").stdout == "/workspace\nfile\n"
+    assert run(["pwd"], "-v", f"{workspace}:/workspace:ro", "-v", f"{workspace}:/data").stdout == "/workspace\n"
+    assert run(["pwd"], "-v", f"{workspace}:/workspace", "-w", "/tmp").stdout == "/tmp\n"
+    assert run(["pwd"], "-v", f"{workspace}:/workspace/sub").stdout == "/home/user\n"
+    assert run(["pwd"], "-v", f"{workspace / 'file'}:/workspace").stdout == "/home/user\n"
+
+
 def test_options_in_both_spellings(workspace):
     result = run_plain(["pwd"], f"--workspace={workspace}", "--memory=64M", "--cwd=/tmp")
     assert result.out == b"/tmp\n"

@@ -93,6 +93,17 @@ def test_a_persistent_sandbox_keeps_its_disk(cove):
     good(cove("rm", "kept"))
 
 
+def test_commands_start_in_a_mount_at_workspace(cove, tmp_path):
+    tmp_path.chmod(0o755)
+    good(cove("mount", "add", "starting", tmp_path))
+    good(cove("create", "starting", "--ephemeral", "-v", "starting:/workspace:ro"))
+    assert good(cove("exec", "starting", "--", "pwd")) == "/workspace\n"
+    good(cove("create", "elsewhere", "--ephemeral", "-v", "starting:/workspace", "-w", "/tmp"))
+    assert good(cove("exec", "elsewhere", "--", "pwd")) == "/tmp\n"
+    good(cove("rm", "starting", "elsewhere"))
+    good(cove("mount", "rm", "starting"))
+
+
 # ---- exec ----------------------------------------------------------------------------------------
 
 def test_output_comes_as_it_is_written_and_to_its_own_side(env, box):
