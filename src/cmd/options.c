@@ -62,7 +62,9 @@ static const struct option_other {
     {"run", "privileged", 0, NULL, "--privileges system makes the command root in its box"},
     {"create", "publish", 'p', NULL,
      "--port NUMBER opens a port, and cove ports says where it is reached"},
-    {"create", "image", 0, NULL, "--root ROOT takes what cove root ls lists"},
+    {"create", "image", 0, NULL,
+     "images by name are planned; cove root add NAME DIR registers a directory or an erofs image, and "
+     "--root NAME takes what cove root ls lists"},
     {"create", "rm", 0, NULL, "--idle TIME --then kill deletes a sandbox that nothing runs in"},
     {"create", "privileged", 0, NULL, "--privileges system makes its commands root inside"},
     {"logs", "timestamps", 't', NULL, "cove events tells when a command began and ended"},

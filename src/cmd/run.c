@@ -10,6 +10,7 @@
 #include "cmd/cmd.h"
 #include "cmd/doctor.h"
 #include "cmd/run_net.h"
+#include "cmd/run_paths.h"
 #include "cmd/scope.h"
 
 #include <errno.h>
@@ -225,7 +226,14 @@ static void refused_take(struct run *run, const struct box_event *event)
     run->refused_errnum = event->errnum;
     switch (event->step) {
     case BOX_STEP_EXEC:
-        if (event->errnum == ENOENT)
+        if (event->errnum == ENOENT && run_is_image(name))
+            (void)error_set(
+                err, "command_not_found", 0,
+                "%.200s: there is no such command in the box, and images by name are "
+                "planned; run the host's programs with cove run -- COMMAND, or those of "
+                "a directory with --root DIR, which mmdebstrap or debootstrap makes",
+                name);
+        else if (event->errnum == ENOENT)
             (void)error_set(err, "command_not_found", 0,
                             "%.200s: there is no such command in the box; check the name, or "
                             "bring it in with --root or --mount",

@@ -17,6 +17,20 @@
 #define EROFS_OFFSET 1024
 static const unsigned char erofs_magic[4] = {0xe2, 0xe1, 0xf5, 0xe0};
 
+bool run_is_image(const char *word)
+{
+    static const char *const systems[] = {"alpine", "archlinux", "busybox", "centos",
+                                          "debian", "fedora",    "ubuntu"};
+
+    if (word[0] == '/' || word[0] == '.')
+        return false;
+    for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
+        if (strcmp(word, systems[i]) == 0)
+            return true;
+    return strpbrk(word, ":@") != NULL ||
+           (word[strcspn(word, "./")] == '.' && strchr(word, '/') != NULL);
+}
+
 static int image_check(const char *path, struct error *err)
 {
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);

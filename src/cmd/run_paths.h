@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "box/box.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Tells a directory from an erofs image. */
@@ -17,4 +18,7 @@ int run_mount_parse(const char *value, struct box_bind *bind, struct error *err)
 void run_bind_free(struct box_bind *bind);
 
 /* Puts a directory before what lies in it, and refuses two mounts at one place. */
+/* Whether a command that is not there is the name of an image: with a tag, of a registry, or of a known system. */
+bool run_is_image(const char *word);
+
 int run_binds_sort(struct box_bind *binds, size_t count, struct error *err);

@@ -114,6 +114,16 @@ def test_words_that_cove_does_not_have_are_answered_with_what_to_do(words, says)
     failed(cove(*words), "cove ", *says)
 
 
+@pytest.mark.parametrize("image", ["debian:12", "ubuntu", "ghcr.io/some/image:1", "ghcr.io/some/image", "python@sha256:00"])
+def test_the_name_of_an_image_is_told_from_a_command(image):
+    result = cove("run", image, "bash")
+    text = result.stderr.decode()
+    assert result.returncode == 127 and text.count("\n") == 1, result
+    assert text.startswith(f"cove: {image}: ") and "images by name are planned" in text and "--root DIR" in text
+    for word in ("no-such-program", "./no:such", "/no/such:1", "bin/no.such"):
+        assert b"image" not in cove("run", word).stderr
+
+
 def test_what_is_missing_or_too_much_is_named():
     failed(cove("info"), "missing argument: SANDBOX (cove ls lists them);")
     failed(cove("exec", "x"), "missing argument: COMMAND;")
