@@ -7,6 +7,28 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A path of the host, which a sandbox cannot be given: how to give it a name. Called where there are a source and a
+ * target. */
+static int path_refused(const char *option, const char *value, size_t size, struct error *err)
+{
+    const char *end = value + size, *name = end;
+    char remedy[400];
+    size_t length;
+
+    while (name > value && name[-1] != '/')
+        name--;
+    length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    if (length == 0 || name + length != end || length > 64) {
+        name = "data";
+        length = strlen(name);
+    }
+    (void)snprintf(remedy, sizeof(remedy),
+                   "cove mount add %.*s %.*s registers it, then write %.*s%.100s", (int)length,
+                   name, (int)(size < 200 ? size : 200), value, (int)length, name, end);
+    return option_bad_value(err, option, value,
+                            "a sandbox takes the name of a registered directory, no path", remedy);
+}
+
 int mounting_parse(const char *option, const char *value, struct doc **out, struct error *err)
 {
     _cleanup_doc_ struct doc *mount = doc_new();
@@ -18,6 +40,9 @@ int mounting_parse(const char *option, const char *value, struct doc **out, stru
 
     if (read_only)
         length -= 3;
+    if (name > 0 && value[name] == ':' && value[name + 1] == '/' &&
+        (memchr(value, '/', name) != NULL || value[0] == '.' || value[0] == '~'))
+        return path_refused(option, value, name, err);
     if (name == 0 || name >= length || value[name + 1] != '/' || length >= sizeof(text))
         return option_bad_value(
             err, option, value, "that is no mount of a sandbox",

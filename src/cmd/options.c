@@ -33,6 +33,9 @@ static int take_nothing(void *into, const char *value, struct error *err)
     return 0;
 }
 
+#define EXEC_IT \
+    "cove create makes a sandbox, and cove exec -it NAME -- COMMAND runs a command there on a terminal"
+
 static const struct option_row nothing = {.name = "", .help = "", .take = take_nothing};
 
 /* Words of docker: another name of a row, a switch that changes nothing here ("" for the
@@ -65,6 +68,9 @@ static const struct option_other {
     {"create", "image", 0, NULL,
      "images by name are planned; cove root add NAME DIR registers a directory or an erofs image, and "
      "--root NAME takes what cove root ls lists"},
+    {"create", "interactive", 'i', NULL, EXEC_IT},
+    {"create", "tty", 't', NULL, EXEC_IT},
+    {"create", "detach", 'd', "", NULL},
     {"create", "rm", 0, NULL, "--idle TIME --then kill deletes a sandbox that nothing runs in"},
     {"create", "privileged", 0, NULL, "--privileges system makes its commands root inside"},
     {"logs", "timestamps", 't', NULL, "cove events tells when a command began and ended"},
