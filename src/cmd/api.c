@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "cmd/cmd.h"
+#include "cmd/env_file.h"
 #include "cmd/show.h"
 
 #include <fcntl.h>
@@ -220,6 +221,17 @@ int api_text(const struct doc *doc, const char *key, const char **text, struct e
                      "the server's answer lacks its %s; check that COVE_URL leads to cove", key);
 }
 
+static int pair_set(struct doc **object, const char *option, const char *name, const char *value,
+                    struct error *err)
+{
+    if (*object == NULL)
+        *object = doc_new();
+    if (doc_set_text(*object, name, value) < 0)
+        return error_set(err, "bad_value", 0,
+                         "--%s %.200s: it is no UTF-8; a sandbox takes nothing else", option, name);
+    return 0;
+}
+
 int api_pairs_take(struct api_pairs *pairs, const char *option, const char *value, bool passes,
                    struct error *err)
 {
@@ -239,12 +251,39 @@ int api_pairs_take(struct api_pairs *pairs, const char *option, const char *valu
                                        : "its value is missing",
                                 "write NAME=VALUE");
     (void)snprintf(key, sizeof(key), "%.*s", (int)length, value);
-    if (pairs->object == NULL)
-        pairs->object = doc_new();
-    if (doc_set_text(pairs->object, key, content) < 0)
-        return error_set(err, "bad_value", 0,
-                         "--%s %s: it is no UTF-8; a sandbox takes nothing else", option, key);
-    return 0;
+    return pair_set(&pairs->object, option, key, content, err);
+}
+
+static int file_pair_set(void *into, const char *name, const char *value, struct error *err)
+{
+    return pair_set(into, "env-file", name, value, err);
+}
+
+int api_pairs_file_take(struct api_pairs *pairs, const char *path, struct error *err)
+{
+    return env_file_read(path, file_pair_set, &pairs->file, err);
+}
+
+int api_pairs_set(struct doc *object, const char *key, const struct api_pairs *pairs)
+{
+    const struct doc *const parts[] = {pairs->file, pairs->object};
+    struct doc *all;
+    int failed = 0;
+
+    if (pairs->file == NULL && pairs->object == NULL)
+        return 0;
+    all = doc_new();
+    for (size_t i = 0; i < 2; i++)
+        for (const char *name = doc_next_key(parts[i], NULL); name != NULL;
+             name = doc_next_key(parts[i], name))
+            failed |= doc_set_text(all, name, doc_text(parts[i], name));
+    return failed | doc_set(object, key, all);
+}
+
+void api_pairs_free(struct api_pairs *pairs)
+{
+    doc_freep(&pairs->object);
+    doc_freep(&pairs->file);
 }
 
 /* ---- commands ---- */

@@ -56,12 +56,20 @@ int api_text(const struct doc *doc, const char *key, const char **text, struct e
 /* ---- "K=V" options ---- */
 
 struct api_pairs {
-    struct doc *object; /* NULL: none yet; ours */
+    struct doc *object,
+        *file; /* NULL: none yet; ours. What `file` has, holds where `object` has nothing */
 };
 
 /* For `take` of an option such as --env: NAME=VALUE, or with `passes` NAME for the caller's own. */
 int api_pairs_take(struct api_pairs *pairs, const char *option, const char *value, bool passes,
                    struct error *err);
+
+/* For that of --env-file. */
+int api_pairs_file_take(struct api_pairs *pairs, const char *path, struct error *err);
+
+/* Sets what was taken in an object; nothing if that is nothing. */
+int api_pairs_set(struct doc *object, const char *key, const struct api_pairs *pairs);
+void api_pairs_free(struct api_pairs *pairs);
 
 /* ---- commands ---- */
 

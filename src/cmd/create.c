@@ -4,6 +4,7 @@
 #include "base/parse.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
+#include "cmd/env_file.h"
 #include "cmd/mounting.h"
 #include "cmd/net.h"
 
@@ -88,6 +89,11 @@ static int take_env(void *into, const char *value, struct error *err)
     return api_pairs_take(&((struct create *)into)->env, "env", value, true, err);
 }
 
+static int take_env_file(void *into, const char *value, struct error *err)
+{
+    return api_pairs_file_take(&((struct create *)into)->env, value, err);
+}
+
 static int take_label(void *into, const char *value, struct error *err)
 {
     return api_pairs_take(&((struct create *)into)->labels, "label", value, false, err);
@@ -156,6 +162,7 @@ static const struct option_row rows[] = {
     {"env", "NAME[=VALUE]", NULL,
      "a variable of every command in it; without a value, pass yours on; repeatable", take_env, 'e',
      0},
+    ENV_FILE_ROW,
     {"cwd", "DIR", "/workspace if a mount is there, else the user's home",
      "directory in which commands start", NULL, 'w', offsetof(struct create, cwd)},
     {"user", "USER[:GROUP]", "user; root with --privileges system",
@@ -262,10 +269,8 @@ static int body_make(const struct create *create, const char *name, struct doc *
     failed |= doc_set_text(body, "cwd", cwd_of(create));
     failed |= doc_set_text(body, "user", create->user);
     failed |= doc_set_text(body, "hostname", create->hostname);
-    if (create->env.object != NULL)
-        failed |= doc_set_copy(body, "env", create->env.object);
-    if (create->labels.object != NULL)
-        failed |= doc_set_copy(body, "labels", create->labels.object);
+    failed |= api_pairs_set(body, "env", &create->env);
+    failed |= api_pairs_set(body, "labels", &create->labels);
     if (create->mountable)
         failed |= doc_set_true(body, "mountable");
     if (create->mounts != NULL)
@@ -362,8 +367,8 @@ static int create_run(const struct cmd *cmd, int argc, char **argv)
     struct create create = {0};
     int status = api_command(cmd, argc, argv, &create, create_call);
 
-    doc_free(create.env.object);
-    doc_free(create.labels.object);
+    api_pairs_free(&create.env);
+    api_pairs_free(&create.labels);
     doc_free(create.mounts);
     doc_free(create.network);
     doc_free(create.ports);

@@ -9,6 +9,7 @@
 #include "base/parse.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
+#include "cmd/env_file.h"
 #include "cmd/follow.h"
 #include "cmd/terminal.h"
 
@@ -60,6 +61,11 @@ static int take_env(void *into, const char *value, struct error *err)
     return api_pairs_take(&((struct exec_options *)into)->env, "env", value, true, err);
 }
 
+static int take_env_file(void *into, const char *value, struct error *err)
+{
+    return api_pairs_file_take(&((struct exec_options *)into)->env, value, err);
+}
+
 static const struct option_row rows[] = {
     {"interactive", NULL, "a pipe or a file is, a terminal is not",
      "give the command our standard input, whatever that is; with --detach and --json it has none",
@@ -78,6 +84,7 @@ static const struct option_row rows[] = {
      'd', offsetof(struct exec_options, detach)},
     {"env", "NAME[=VALUE]", "the sandbox's",
      "set a variable; without a value, pass yours on; repeatable", take_env, 'e', 0},
+    ENV_FILE_ROW,
     {"cwd", "DIR", "the sandbox's", "directory to start in", NULL, 'w',
      offsetof(struct exec_options, cwd)},
     {"user", "USER[:GROUP]", "the sandbox's",
@@ -145,8 +152,7 @@ static int body_make(const struct exec_options *options, char *const *command, s
     failed |= doc_set_text(body, "tag", options->tag);
     failed |= doc_set_number(body, "timeout_ms",
                              options->timeout_ms); /* 0: not the server's, none */
-    if (options->env.object != NULL)
-        failed |= doc_set_copy(body, "env", options->env.object);
+    failed |= api_pairs_set(body, "env", &options->env);
     if (options->start)
         failed |= doc_set_true(body, "start");
     if (options->tty)
@@ -438,7 +444,7 @@ static int exec_run(const struct cmd *cmd, int argc, char **argv)
     struct exec_options options = {0};
     int status = api_command(cmd, argc, argv, &options, exec_call);
 
-    doc_free(options.env.object);
+    api_pairs_free(&options.env);
     return status;
 }
 
@@ -453,6 +459,7 @@ const struct cmd cmd_exec = {.name = "exec",
 static const struct option_row shell_rows[] = {
     {"env", "NAME[=VALUE]", "the sandbox's",
      "set a variable; without a value, pass yours on; repeatable", take_env, 'e', 0},
+    ENV_FILE_ROW,
     {"cwd", "DIR", "the sandbox's", "directory to start in", NULL, 'w',
      offsetof(struct exec_options, cwd)},
     {"user", "USER[:GROUP]", "the sandbox's",
@@ -493,7 +500,7 @@ static int shell_run(const struct cmd *cmd, int argc, char **argv)
     struct exec_options options = {.input = true, .tty = isatty(STDIN_FILENO) == 1};
     int status = api_command(cmd, argc, argv, &options, shell_call);
 
-    doc_free(options.env.object);
+    api_pairs_free(&options.env);
     return status;
 }
 

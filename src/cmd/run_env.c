@@ -38,9 +38,9 @@ static const char *option_value(const struct run_options *options, const char *p
 {
     size_t key = strcspn(pair, "=") + 1;
 
-    for (size_t i = 0; i < options->env_count; i++)
-        if (strncmp(options->env[i], pair, key) == 0)
-            return options->env[i];
+    for (size_t i = 0; i < options->env.count; i++)
+        if (strncmp(options->env.list[i], pair, key) == 0)
+            return options->env.list[i];
     return NULL;
 }
 
@@ -49,7 +49,7 @@ int run_env_make(struct run_env *env, const struct run_options *options,
 {
     size_t count = 0;
 
-    env->list = calloc(RUN_ENV_OWN + options->env_count + 1, sizeof(*env->list));
+    env->list = calloc(RUN_ENV_OWN + options->env.count + 1, sizeof(*env->list));
     if (env->list == NULL)
         return error_set(err, "no_memory", 0,
                          "memory: the machine has none left for this; end something and try again");
@@ -65,8 +65,8 @@ int run_env_make(struct run_env *env, const struct run_options *options,
     for (size_t i = 0; i < RUN_ENV_OWN; i++)
         if (option_value(options, env->own[i]) == NULL)
             env->list[count++] = env->own[i];
-    for (size_t i = 0; i < options->env_count; i++)
-        env->list[count++] = options->env[i];
+    for (size_t i = 0; i < options->env.count; i++)
+        env->list[count++] = options->env.list[i];
     return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/fd.h"
 #include "base/parse.h"
+#include "cmd/env_file.h"
 #include "cmd/options.h"
 #include "cmd/run_paths.h"
 #include "policy/policy.h"
@@ -95,15 +96,44 @@ static int take_user(void *into, const char *value, struct error *err)
     return 0;
 }
 
-/* Where the variable with a name of `key` bytes goes: to an earlier value, or to the end. */
-static char **env_place(struct run_options *options, const char *name, size_t key)
+static char **pair_find(struct run_pairs *pairs, const char *name, size_t key)
 {
-    for (size_t i = 0; i < options->env_count; i++)
-        if (strncmp(options->env[i], name, key) == 0 && options->env[i][key] == '=')
-            return &options->env[i];
-    if (options->env == NULL)
-        options->env = calloc(options->words, sizeof(*options->env));
-    return options->env == NULL ? NULL : &options->env[options->env_count++];
+    for (size_t i = 0; i < pairs->count; i++)
+        if (strncmp(pairs->list[i], name, key) == 0 && pairs->list[i][key] == '=')
+            return &pairs->list[i];
+    return NULL;
+}
+
+/* Sets the variable with a name of `key` bytes, in place of an earlier value. */
+static int pair_set(struct run_pairs *pairs, const char *name, size_t key, const char *content,
+                    struct error *err)
+{
+    char **place = pair_find(pairs, name, key), **list;
+    char *pair;
+
+    if (asprintf(&pair, "%.*s=%s", (int)key, name, content) < 0)
+        return option_no_memory(err);
+    if (place != NULL) {
+        free(*place);
+        *place = pair;
+        return 0;
+    }
+    list = reallocarray(pairs->list, pairs->count + 1, sizeof(*list));
+    if (list == NULL) {
+        free(pair);
+        return option_no_memory(err);
+    }
+    pairs->list = list;
+    list[pairs->count++] = pair;
+    return 0;
+}
+
+static void pairs_free(struct run_pairs *pairs)
+{
+    for (size_t i = 0; i < pairs->count; i++)
+        free(pairs->list[i]);
+    free(pairs->list);
+    *pairs = (struct run_pairs){0};
 }
 
 static int take_env(void *into, const char *value, struct error *err)
@@ -111,8 +141,6 @@ static int take_env(void *into, const char *value, struct error *err)
     struct run_options *options = into;
     size_t key = strcspn(value, "=");
     const char *content = value[key] == '=' ? value + key + 1 : getenv(value);
-    size_t size;
-    char **place;
 
     /* What stands in a value may be a secret: no message repeats it. */
     if (key == 0)
@@ -121,15 +149,30 @@ static int take_env(void *into, const char *value, struct error *err)
         return option_bad_value(err, "env", value,
                                 "it is not set here, so there is nothing to pass on",
                                 "write --env NAME=VALUE");
-    place = env_place(options, value, key);
-    if (place == NULL)
-        return option_no_memory(err);
-    free(*place);
-    size = key + 1 + strlen(content) + 1;
-    *place = malloc(size);
-    if (*place == NULL)
-        return option_no_memory(err);
-    (void)snprintf(*place, size, "%.*s=%s", (int)key, value, content);
+    return pair_set(&options->env, value, key, content, err);
+}
+
+static int file_pair_set(void *into, const char *name, const char *value, struct error *err)
+{
+    return pair_set(&((struct run_options *)into)->env_file, name, strlen(name), value, err);
+}
+
+static int take_env_file(void *into, const char *value, struct error *err)
+{
+    return env_file_read(value, file_pair_set, into, err);
+}
+
+/* What --env says holds, wherever it stands. */
+static int env_merge(struct run_options *options, struct error *err)
+{
+    for (size_t i = 0; i < options->env_file.count; i++) {
+        const char *pair = options->env_file.list[i];
+        size_t key = strcspn(pair, "=");
+
+        if (pair_find(&options->env, pair, key) == NULL &&
+            pair_set(&options->env, pair, key, pair + key + 1, err) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -316,6 +359,7 @@ static const struct option_row run_rows[] = {
      "who runs the command, by name or number inside the box", take_user, 'u', 0},
     {"env", "NAME[=VALUE]", "PATH, HOME, USER, LANG and TERM only",
      "set a variable; without a value, pass yours on; repeatable", take_env, 'e', 0},
+    ENV_FILE_ROW,
     {"hostname", "NAME", "box",
      "host name inside; --name is the same, for a box that ends with its command has no other name",
      take_hostname, 0, 0},
@@ -413,7 +457,8 @@ static int options_finish(struct run_options *options, struct error *err)
     if (options->output_limit_given && !options->json)
         return error_set(err, "bad_value", 0,
                          "--output-limit: without --json all output is passed on; add --json");
-    if (run_binds_sort(options->binds, options->binds_count, err) < 0)
+    if (env_merge(options, err) < 0 ||
+        run_binds_sort(options->binds, options->binds_count, err) < 0)
         return -1;
     options->spec.binds = options->binds;
     options->spec.binds_count = options->binds_count;
@@ -453,8 +498,7 @@ void run_options_free(struct run_options *options)
     for (size_t i = 0; i < options->binds_count; i++)
         run_bind_free(&options->binds[i]);
     free(options->binds);
-    for (size_t i = 0; i < options->env_count; i++)
-        free(options->env[i]);
-    free(options->env);
+    pairs_free(&options->env);
+    pairs_free(&options->env_file);
     *options = (struct run_options){0};
 }

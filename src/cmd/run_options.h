@@ -20,6 +20,12 @@
 #define RUN_OUTPUT_LIMIT_MAX (1ULL << 30)
 #define RUN_WORKSPACE "/workspace"
 
+/* Variables as "K=V", each K once; ours. */
+struct run_pairs {
+    char **list;
+    size_t count;
+};
+
 struct run_options {
     bool help;
     bool json;
@@ -36,8 +42,8 @@ struct run_options {
 
     struct box_bind *binds; /* what spec.binds points to; their paths are ours */
     size_t binds_count;
-    char **env; /* "K=V", each key once; ours */
-    size_t env_count;
+    struct run_pairs env,
+        env_file; /* by --env, and by --env-file, which holds where the first does not */
     size_t words; /* no option can be given more often than there are words */
 };
 

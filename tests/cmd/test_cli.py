@@ -104,6 +104,37 @@ def test_commands_start_in_a_mount_at_workspace(cove, tmp_path):
     good(cove("mount", "rm", "starting"))
 
 
+def test_variables_come_from_files(cove, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"\xef\xbb\xbf# a comment\r\n\n  A=1 = 2 \r\nB='x'\nPASSED\nNOT_SET_HERE\nC=\nD=file\nE=one\n #F=3\nG=no end")
+    two.write_text("E=two\n")
+    words = ("-e", "D=option", "--env-file", one, "--env-file", two)
+    expected = ["A=1 = 2 ", "B='x'", "C=", "D=option", "E=two", "G=no end", "PASSED=mine"]
+    good(cove("create", "variables", "--ephemeral", *words, PASSED="mine"))
+    show = ("sh", "-c", "env | grep '^[A-G]=\\|^PASSED\\|NOT_SET' | sort")
+    assert good(cove("exec", "variables", *show)).splitlines() == expected
+    good(cove("rm", "variables"))
+    good(cove("create", "variables", "--ephemeral"))
+    assert good(cove("exec", "variables", *words, *show, PASSED="mine")).splitlines() == expected
+    assert good(cove("run", *words, *show, PASSED="mine")).splitlines() == expected
+    assert good(cove("shell", "variables", *words, stdin=b"echo $E\n")) == "two\n"
+    good(cove("rm", "variables"))
+
+
+@pytest.mark.parametrize("text, says", [
+    (b"A=1\n=secret\n", "line 2: the name"), (b"A B=secret\n", "line 1: there is a blank"),
+    (b"A=1\n\nB=secret\0x\n", "line 3: it is no text"), (b"A=secret\n" + b"B=1\n" * 400_000, "more than 1M"), (None, "give a file")])
+def test_a_file_of_variables_that_is_none_is_refused(cove, tmp_path, text, says):
+    file = tmp_path / "variables"
+    if text is not None:
+        file.write_bytes(text)
+    for words in (("run", "--env-file", file, "true"), ("exec", "--env-file", file, "x", "true"),
+                  ("create", "--env-file", file)):
+        result = cove(*words)
+        assert result.returncode == 125 and result.stderr.count(b"\n") == 1, result
+        assert says in result.stderr.decode() and b"secret" not in result.stderr, result
+
+
 # ---- exec ----------------------------------------------------------------------------------------
 
 def test_output_comes_as_it_is_written_and_to_its_own_side(env, box):

@@ -65,7 +65,7 @@ static void test_defaults_are_sane(void)
     CHECK(options.output_limit == 8ULL << 20, "output limit");
     CHECK(options.cwd == NULL, "cwd %s", options.cwd);
     CHECK(!options.json && !options.tty && !options.help, "a switch is on");
-    CHECK(options.env_count == 0 && options.spec.binds_count == 0, "something is passed");
+    CHECK(options.env.count == 0 && options.spec.binds_count == 0, "something is passed");
     run_options_free(&options);
 }
 

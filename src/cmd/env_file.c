@@ -1,0 +1,77 @@
+/* See env_file.h. */
+#include "cmd/env_file.h"
+
+#include "base/fd.h"
+#include "cmd/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_MAX (1U << 20)
+#define BLANKS " \t\v\f"
+
+static int bad_line(const char *path, unsigned number, const char *cause, struct error *err)
+{
+    return error_set(err, "bad_value", 0, "--env-file %.200s: line %u: %s; write NAME=VALUE", path,
+                     number, cause);
+}
+
+static int line_take(char *line, const char *path, unsigned number, env_file_set *set, void *into,
+                     struct error *err)
+{
+    char *value;
+
+    line += number == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    line += strspn(line, BLANKS);
+    if (line[0] == '\0' || line[0] == '#')
+        return 0;
+    value = strchr(line, '=');
+    if (value != NULL)
+        *value++ = '\0';
+    if (line[0] == '\0')
+        return bad_line(path, number, "the name of the variable is missing", err);
+    if (strpbrk(line, BLANKS) != NULL)
+        return bad_line(path, number, "there is a blank in the name of the variable", err);
+    if (value == NULL)
+        value = getenv(line);
+    return value == NULL ? 0 : set(into, line, value, err);
+}
+
+static int lines_take(FILE *file, const char *path, env_file_set *set, void *into,
+                      struct error *err)
+{
+    _cleanup_free_ char *line = NULL;
+    size_t room = 0, bytes = 0;
+    ssize_t length;
+
+    for (unsigned number = 1; (length = getline(&line, &room, file)) >= 0; number++) {
+        bytes += (size_t)length;
+        if (bytes > BYTES_MAX)
+            return bad_line(path, number, "the file has more than 1M", err);
+        if (strlen(line) != (size_t)length)
+            return bad_line(path, number, "it is no text", err);
+        line[strcspn(line, "\r\n")] = '\0';
+        if (line_take(line, path, number, set, into, err) < 0)
+            return -1;
+    }
+    if (ferror(file))
+        return option_bad_value(err, "env-file", path, strerror(errno),
+                                "give a file that can be read");
+    return 0;
+}
+
+int env_file_read(const char *path, env_file_set *set, void *into, struct error *err)
+{
+    FILE *file = fopen(path, "re");
+    int result;
+
+    if (file == NULL)
+        return option_bad_value(err, "env-file", path, strerror(errno),
+                                "give a file that you may read; what a shell's <(...) opens does "
+                                "not reach cove");
+    result = lines_take(file, path, set, into, err);
+    (void)fclose(file);
+    return result;
+}
