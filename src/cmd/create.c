@@ -168,7 +168,7 @@ static const struct option_row rows[] = {
     {"user", "USER[:GROUP]", "user; root with --privileges system",
      "who runs its commands, by name or number inside the sandbox", NULL, 'u',
      offsetof(struct create, user)},
-    {"hostname", "NAME", "box", "host name inside", NULL, 0, offsetof(struct create, hostname)},
+    {"hostname", "NAME", "box", "host name inside", NULL, 'h', offsetof(struct create, hostname)},
     {"label", "KEY=VALUE", NULL, "a note for yourself, to find it by cove ls --label; repeatable",
      take_label, 'l', 0},
     {"name", "NAME", NULL, "the same as the word NAME", NULL, 0, offsetof(struct create, name)},
@@ -191,7 +191,7 @@ static const struct option_row rows[] = {
      "what to do when --idle or --lifetime runs out: stop keeps the disk, kill deletes all",
      take_then, 0, 0},
     OPTION_JSON("print the sandbox as the API has it"),
-    OPTION_HELP,
+    {"help", NULL, NULL, "print this", NULL, 0, offsetof(struct options_common, help)},
 };
 
 static const struct option_table table = {

@@ -192,11 +192,20 @@ static int letters_take(const struct option_table *table, void *into, const char
     return 1;
 }
 
+/* The last word "-h" asks for help, also where "-h NAME" is the host name, as of docker. */
+static const struct option_row *option_find_at(const struct option_table *table, char **argv,
+                                               const char **value)
+{
+    bool is_help = strcmp(argv[0], "-h") == 0 && argv[1] == NULL;
+
+    return option_find(table, is_help ? "--help" : argv[0], value);
+}
+
 static int option_take(const struct option_table *table, void *into, char **argv, int *at,
                        struct error *err)
 {
     const char *value;
-    const struct option_row *row = option_find(table, argv[*at], &value);
+    const struct option_row *row = option_find_at(table, argv + *at, &value);
     int letters = row == NULL ? letters_take(table, into, argv[*at], err) : 0;
 
     if (letters != 0) {

@@ -362,7 +362,7 @@ static const struct option_row run_rows[] = {
     ENV_FILE_ROW,
     {"hostname", "NAME", "box",
      "host name inside; --name is the same, for a box that ends with its command has no other name",
-     take_hostname, 0, 0},
+     take_hostname, 'h', 0},
     {"privileges", "plain|system", "plain",
      "plain: no privilege at all; system: root inside the box, who may write at /, too, for apt, su "
      "and sudo",
@@ -390,7 +390,7 @@ static const struct option_row run_rows[] = {
      NULL, 0, offsetof(struct run_options, no_warnings)},
     {"json", NULL, NULL, "print one JSON object with the result and the output", NULL, 0,
      offsetof(struct run_options, json)},
-    {"help", NULL, NULL, "print this", NULL, 'h', offsetof(struct run_options, help)},
+    {"help", NULL, NULL, "print this", NULL, 0, offsetof(struct run_options, help)},
 };
 
 const struct option_table run_options_table = {

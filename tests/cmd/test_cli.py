@@ -62,7 +62,7 @@ def test_a_name_of_any_letters_is_found(cove):
 def test_limits_are_those_that_were_said(cove):
     made = json.loads(good(cove("create", "--json", "--ephemeral", "--memory", "128M", "--cpus", "0.5",
                                 "--pids", "77", "--disk", "32M", "-e", "A=b=c", "-l", "k=v",
-                                "--hostname", "there", "--privileges", "plain")))
+                                "-h", "there", "--privileges", "plain")))
     assert made["created"] is True and made["resources"]["memory_bytes"] == 128 << 20
     assert made["resources"]["cpus"] == 0.5 and made["resources"]["pids"] == 77
     assert good(cove("exec", made["id"], "--", "sh", "-c", "echo $A; hostname; id -u")) \

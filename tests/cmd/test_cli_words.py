@@ -95,6 +95,9 @@ def test_a_misspelt_word_is_told_with_what_was_meant(words, meant):
     (("run", "-it", "-v/tmp:/t", "--rm", "-m64m", "--workdir", "/t", "--name", "n", "--", "sh", "-c", "hostname; pwd"),
      ("run", "--tty", "--mount", "/tmp:/t", "--memory", "64M", "--cwd", "/t", "--hostname", "n", "--", "sh", "-c",
       "hostname; pwd")),
+    (("run", "-h", "there", "hostname"), ("run", "--hostname", "there", "hostname")),
+    (("run", "-h"), ("run", "--help")), (("create", "-h"), ("create", "--help")), (("create", "x", "-h"), ("create", "--help")),
+    (("exec", "-h"), ("exec", "--help")), (("run", "sh", "-c", "echo $0 $1", "x", "-h"), ("run", "echo", "x", "-h")),
     (("run", "--volume=/tmp:/t:ro", "--network", "none", "-w", "/t", "pwd"),
      ("run", "--mount=/tmp:/t:ro", "--net", "none", "--cwd", "/t", "pwd")),
 ])
