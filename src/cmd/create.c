@@ -138,8 +138,9 @@ static int take_mount(void *into, const char *value, struct error *err)
 {
     struct create *create = into;
     struct doc *mount = NULL;
+    _cleanup_free_ char *spelt = NULL;
 
-    if (mounting_parse("mount", value, &mount, err) < 0)
+    if (mounting_spell(value, &spelt, err) < 0 || mounting_parse("mount", spelt, &mount, err) < 0)
         return -1;
     if (create->mounts == NULL)
         create->mounts = doc_new_array();

@@ -1,11 +1,67 @@
 /* See mounting.h. */
 #include "cmd/mounting.h"
 
+#include "base/fd.h"
 #include "cmd/api.h"
 #include "cmd/wire.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static int bad_key(const char *value, const char *cause, struct error *err)
+{
+    return option_bad_value(err, "mount", value, cause,
+                            "write SRC:DST[:ro] or type=bind,source=SRC,target=DST[,readonly]");
+}
+
+/* The value of one of `names` in "NAME=VALUE", or NULL. */
+static const char *key_value(const char *part, const char *const names[3])
+{
+    size_t length = strcspn(part, "=");
+
+    for (size_t i = 0; i < 3 && names[i] != NULL; i++)
+        if (strlen(names[i]) == length && strncmp(part, names[i], length) == 0)
+            return part[length] == '=' ? part + length + 1 : "";
+    return NULL;
+}
+
+int mounting_spell(const char *value, char **out, struct error *err)
+{
+    static const char *const sources[3] = {"source", "src"}, *const types[3] = {"type"},
+                             *const targets[3] = {"target", "destination", "dst"},
+                             *const protects[3] = {"readonly", "ro"};
+    _cleanup_free_ char *copy = strdup(value);
+    const char *source = NULL, *target = NULL, *found;
+    bool read_only = false;
+    char *rest = copy, *part;
+
+    *out = NULL;
+    if (copy == NULL)
+        return option_no_memory(err);
+    if (strchr(value, ',') == NULL || key_value(value, types) == NULL) {
+        *out = copy;
+        copy = NULL;
+        return 0;
+    }
+    while ((part = strsep(&rest, ",")) != NULL) {
+        if ((found = key_value(part, types)) != NULL && strcmp(found, "bind") != 0)
+            return bad_key(value, "only directories and files of the host can be mounted", err);
+        if ((found = key_value(part, sources)) != NULL)
+            source = found;
+        else if ((found = key_value(part, targets)) != NULL)
+            target = found;
+        else if ((found = key_value(part, protects)) != NULL)
+            read_only = strcmp(found, "false") != 0 && strcmp(found, "0") != 0;
+        else if (key_value(part, types) == NULL)
+            return bad_key(value, "it has a key that cove does not know", err);
+    }
+    if (source == NULL || target == NULL)
+        return bad_key(value, "its source or its target is missing", err);
+    return asprintf(out, "%s:%s%s", source, target, read_only ? ":ro" : "") < 0
+               ? option_no_memory(err)
+               : 0;
+}
 
 /* A path of the host, which a sandbox cannot be given: how to give it a name. Called where there are a source and a
  * target. */

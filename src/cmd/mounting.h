@@ -5,6 +5,9 @@
 #include "cmd/doc.h"
 #include "cmd/options.h"
 
+/* docker's "type=bind,source=SRC,target=DST[,readonly]" as SRC:DST[:ro], of our own memory; else a copy of `value`. */
+int mounting_spell(const char *value, char **out, struct error *err);
+
 /* NAME:/TARGET[:ro] as a mount of the API; `option` is what it was said with. */
 int mounting_parse(const char *option, const char *value, struct doc **out, struct error *err);
 

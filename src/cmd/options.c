@@ -38,62 +38,12 @@ static int take_nothing(void *into, const char *value, struct error *err)
 
 static const struct option_row nothing = {.name = "", .help = "", .take = take_nothing};
 
-/* Words of docker: another name of a row, a switch that changes nothing here ("" for the
- * row), or what to do in its place. None of it is in a help; a name of the table's own comes first. */
-static const struct option_other {
-    const char *command; /* NULL: of all that have this row */
-    const char *name;
-    char letter;
-    const char *row, *instead;
-} others[] = {
-    {NULL, "volume", 0, "mount", NULL},
-    {NULL, "network", 0, "net", NULL},
-    {NULL, "workdir", 0, "cwd", NULL},
-    {NULL, "pids-limit", 0, "pids", NULL},
-    {"run", "name", 0, "hostname", NULL},
-    {"run", "interactive", 'i', "", NULL},
-    {"run", "rm", 0, "", NULL},
-    {"rm", "volumes", 'v', "", NULL},
-    {"cp", "recursive", 'r', "", NULL},
-    {"ls", "all", 'a', "", NULL},
-    {"ps", "all", 'a', "", NULL},
-    {"run", "detach", 'd', NULL,
-     "a box ends with its command; cove create NAME makes a sandbox that stays, and cove exec -d NAME "
-     "-- COMMAND starts a command there"},
-    {"run", "publish", 'p', NULL,
-     "nothing listens for a box of cove run; cove create --port NUMBER opens a port of a sandbox"},
-    {"run", "privileged", 0, NULL, "--privileges system makes the command root in its box"},
-    {"create", "publish", 'p', NULL,
-     "--port NUMBER opens a port, and cove ports says where it is reached"},
-    {"create", "image", 0, NULL,
-     "images by name are planned; cove root add NAME DIR registers a directory or an erofs image, and "
-     "--root NAME takes what cove root ls lists"},
-    {"create", "interactive", 'i', NULL, EXEC_IT},
-    {"create", "tty", 't', NULL, EXEC_IT},
-    {"create", "detach", 'd', "", NULL},
-    {"create", "rm", 0, NULL, "--idle TIME --then kill deletes a sandbox that nothing runs in"},
-    {"create", "privileged", 0, NULL, "--privileges system makes its commands root inside"},
-    {"logs", "timestamps", 't', NULL, "cove events tells when a command began and ended"},
-    {"logs", "since", 0, NULL, "--tail LINES prints the newest lines"},
-};
-
 /* Whether the word of `length` bytes after its dash or dashes is this name or this letter. */
-static bool is_called(const char *name, char letter, const char *word, size_t length)
+bool option_is_called(const char *name, char letter, const char *word, size_t length)
 {
     if (word[1] != '-')
         return letter != 0 && letter == word[1];
     return strlen(name) == length && memcmp(name, word + 2, length) == 0;
-}
-
-static const struct option_other *other_find(const struct option_table *table, const char *word)
-{
-    size_t length = word[1] == '-' ? strcspn(word + 2, "=") : 1;
-
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        if ((others[i].command == NULL || strcmp(others[i].command, table->command) == 0) &&
-            is_called(others[i].name, others[i].letter, word, length))
-            return &others[i];
-    return NULL;
 }
 
 static const struct option_row *row_find(const struct option_table *table, const char *word)
@@ -101,7 +51,7 @@ static const struct option_row *row_find(const struct option_table *table, const
     size_t length = word[1] == '-' ? strcspn(word + 2, "=") : 1;
 
     for (size_t i = 0; i < table->rows_count; i++)
-        if (is_called(table->rows[i].name, table->rows[i].letter, word, length))
+        if (option_is_called(table->rows[i].name, table->rows[i].letter, word, length))
             return &table->rows[i];
     return NULL;
 }
@@ -110,7 +60,7 @@ static const struct option_row *row_find(const struct option_table *table, const
 static const struct option_row *row_of(const struct option_table *table, const char *word)
 {
     const struct option_row *row = row_find(table, word);
-    const struct option_other *other = row == NULL ? other_find(table, word) : NULL;
+    const struct option_other *other = row == NULL ? option_other_find(table, word) : NULL;
     char name[OPTION_NAME_MAX];
 
     if (other == NULL || other->row == NULL)
@@ -141,7 +91,7 @@ const struct option_row *option_find(const struct option_table *table, const cha
 static int option_unknown(const struct option_table *table, const char *word, struct error *err)
 {
     const struct option_row *nearest = NULL;
-    const struct option_other *other = other_find(table, word);
+    const struct option_other *other = option_other_find(table, word);
     size_t best = (size_t)-1;
     char name[64];
 

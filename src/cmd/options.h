@@ -92,6 +92,20 @@ const struct option_row *option_find(const struct option_table *table, const cha
                                      const char **value);
 bool option_is_one(const char *word);
 
+/* Whether the word of `length` bytes after its dash or dashes is this name or this letter. */
+bool option_is_called(const char *name, char letter, const char *word, size_t length);
+
+/* Another tool's word for an option (options_other.c). */
+struct option_other {
+    /* Those of which it is one, each with a space around it; NULL: all that have `row`. */
+    const char *commands;
+    const char *name;
+    char letter;
+    /* That row, or "": it changes nothing here; NULL: `instead` says what to do. */
+    const char *row, *instead;
+};
+const struct option_other *option_other_find(const struct option_table *table, const char *word);
+
 /* "-m, --memory SIZE" and what it does, as in the help. */
 #define OPTION_NAME_MAX 64
 void option_name(const struct option_row *row, char name[OPTION_NAME_MAX]);

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "cmd/env_file.h"
+#include "cmd/mounting.h"
 #include "cmd/options.h"
 #include "cmd/run_paths.h"
 #include "policy/policy.h"
@@ -66,9 +67,10 @@ static int take_workspace(void *into, const char *value, struct error *err)
 static int take_mount(void *into, const char *value, struct error *err)
 {
     struct run_options *options = into;
+    _cleanup_free_ char *spelt = NULL;
     struct box_bind bind;
 
-    if (run_mount_parse(value, &bind, err) < 0)
+    if (mounting_spell(value, &spelt, err) < 0 || run_mount_parse(spelt, &bind, err) < 0)
         return -1;
     return bind_add(options, bind, err);
 }

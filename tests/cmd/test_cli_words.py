@@ -95,6 +95,9 @@ def test_a_misspelt_word_is_told_with_what_was_meant(words, meant):
     (("run", "-it", "-v/tmp:/t", "--rm", "-m64m", "--workdir", "/t", "--name", "n", "--", "sh", "-c", "hostname; pwd"),
      ("run", "--tty", "--mount", "/tmp:/t", "--memory", "64M", "--cwd", "/t", "--hostname", "n", "--", "sh", "-c",
       "hostname; pwd")),
+    (("run", "--mount", "type=bind,src=/tmp,dst=/t,readonly", "--init", "--pids-limit", "50", "-q", "--cpus", "1", "-u", "nobody",
+      "sh", "-c", "id -u; touch /t/x 2>/dev/null || echo no"),
+     ("run", "-v", "/tmp:/t:ro", "--pids", "50", "--cpus=1", "--user=nobody", "sh", "-c", "id -u; touch /t/x 2>/dev/null || echo no")),
     (("run", "-h", "there", "hostname"), ("run", "--hostname", "there", "hostname")),
     (("run", "-h"), ("run", "--help")), (("create", "-h"), ("create", "--help")), (("create", "x", "-h"), ("create", "--help")),
     (("exec", "-h"), ("exec", "--help")), (("run", "sh", "-c", "echo $0 $1", "x", "-h"), ("run", "echo", "x", "-h")),
@@ -112,6 +115,21 @@ def test_words_of_docker_mean_what_they_do_there(words, same):
     (("token",), ["/tokens"]), (("run", "-d", "true"), ["cove exec -d"]),
     (("run", "-p", "80:80", "true"), ["--port"]), (("create", "--image", "x"), ["cove root ls"]),
     (("logs", "--since", "1h", "x"), ["--tail"]),
+    *((("run", option, "x", "true"), says) for option, says in (
+        ("-p", ["--port"]), ("-P", ["--port"]), ("--entrypoint", ["cove run -- PROGRAM"]),
+        ("--privileged", ["--privileges system"]), ("--cap-add", ["--privileges"]), ("--cap-drop=ALL", ["--privileges plain"]),
+        ("--security-opt", ["--privileges"]), ("--device", ["no device"]), ("--gpus", ["planned"]),
+        ("--restart", ["cove create"]), ("--pull", ["planned", "--root"]), ("--platform", ["processor"]),
+        ("--read-only", [":ro"]), ("--tmpfs", ["--disk"]), ("--shm-size", ["--disk"]), ("--memory-swap", ["--memory"]),
+        ("-c", ["--cpus"]), ("--cpuset-cpus", ["--cpus"]), ("--ulimit", ["--pids"]), ("--label", ["cove create"]),
+        ("-l", ["cove create"]), ("--cidfile", ["cove create"]), ("--dns", ["--net"]), ("--add-host", ["--net"]),
+        ("--pid", ["namespace"]), ("--group-add", ["--user"]), ("--sysctl", ["kernel"]))),
+    *((("create", option, "x"), says) for option, says in (
+        ("-i", ["cove exec -it"]), ("-t", ["cove exec -it"]), ("-it", ["cove exec -it"]), ("-p", ["--port"]),
+        ("--entrypoint", ["cove exec"]), ("--privileged", ["--privileges system"]), ("--cap-add", ["--privileges"]),
+        ("--device", ["no device"]), ("--gpus", ["planned"]), ("--restart", ["cove start"]), ("--pull", ["planned"]),
+        ("--platform", ["processor"]), ("--read-only", [":ro"]), ("--tmpfs", ["--ephemeral"]), ("--image=x", ["planned"]))),
+    (("exec", "--privileged", "x", "true"), ["cove create --privileges system"]),
 ])
 def test_words_that_cove_does_not_have_are_answered_with_what_to_do(words, says):
     failed(cove(*words), "cove ", *says)
@@ -125,6 +143,14 @@ def test_the_name_of_an_image_is_told_from_a_command(image):
     assert text.startswith(f"cove: {image}: ") and "images by name are planned" in text and "--root DIR" in text
     for word in ("no-such-program", "./no:such", "/no/such:1", "bin/no.such"):
         assert b"image" not in cove("run", word).stderr
+
+
+@pytest.mark.parametrize("words, says", [
+    (("--mount", "type=volume,source=a,target=/b"), "type=bind"), (("--mount", "type=bind,source=/tmp"), "its target"),
+    (("--mount", "type=bind,source=/tmp,target=/b,bind-propagation=shared"), "key"), (("--network", "host"), "none, public")])
+def test_values_of_docker_that_cove_does_not_have_are_answered_with_those_that_it_has(words, says):
+    failed(cove("run", *words, "true"), says)
+    failed(cove("create", *words, "x"), says)
 
 
 def test_what_is_missing_or_too_much_is_named():
