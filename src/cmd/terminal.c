@@ -19,6 +19,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@
 #define DETACHES "{\"type\":\"detach\"}"
 #define INPUT_HAS_ENDED "{\"type\":\"end\"}"
 #define CLOSE_AWAY 1001
+#define DETACH_PATIENCE_S 2
 
 struct session {
     const struct terminal_options *options;
@@ -47,6 +49,9 @@ struct session {
     uint64_t heard_ms;
     size_t matched; /* of the keys that detach */
     int endings;    /* how often we were told to end what takes no keys of ours */
+    /* The keys that detach were pressed; and the timer until when the server has to say that it heard so, or -1. */
+    bool is_detaching;
+    int patience;
 };
 
 /* ---- the keys that detach ---- */
@@ -154,6 +159,7 @@ static void restore(struct session *session)
 
 /* From within a call of the client's, which knows of no other way out. */
 static void leave(struct session *session, int status) __attribute__((noreturn));
+static void leave_detached(struct session *session) __attribute__((noreturn));
 static void leave(struct session *session, int status)
 {
     restore(session);
@@ -201,6 +207,7 @@ static void session_close(struct session *session)
     restore(session);
     client_watch(session->client, -1, NULL, NULL);
     websocket_close(&session->websocket);
+    fd_close(&session->patience);
     fd_close(&session->ready);
     fd_close(&session->news);
     fd_close(&session->signals);
@@ -283,6 +290,8 @@ static void take_signals(struct session *session, bool may_say)
     while (read(session->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         int number = (int)info.ssi_signo;
 
+        if (session->is_detaching && cmd_signal_ends(number))
+            leave_detached(session);
         if (!may_say && cmd_signal_ends(number))
             leave(session, API_EXIT_SIGNAL + number);
         if (number == SIGCONT)
@@ -315,13 +324,27 @@ static int result_print(const struct doc *process, bool is_detached, struct erro
     return failed != 0 ? option_no_memory(err) : doc_print(result, err);
 }
 
+/* The server hears of it behind what was typed, so it is waited for until that has closed the connection, or does not. */
 static void detach(struct session *session)
+{
+    const struct itimerspec patience = {.it_value.tv_sec = DETACH_PATIENCE_S};
+    struct epoll_event event = {.events = EPOLLIN};
+
+    restore(session);
+    session->is_detaching = true;
+    (void)epoll_ctl(session->news, EPOLL_CTL_DEL, STDIN_FILENO, NULL);
+    say(session, WEBSOCKET_TEXT, DETACHES, strlen(DETACHES));
+    session->patience = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    if (session->patience < 0 || timerfd_settime(session->patience, 0, &patience, NULL) < 0 ||
+        epoll_ctl(session->news, EPOLL_CTL_ADD, session->patience, &event) < 0)
+        leave_detached(session);
+}
+
+static void leave_detached(struct session *session)
 {
     _cleanup_doc_ struct doc *process = doc_new();
     struct error err;
 
-    restore(session);
-    say(session, WEBSOCKET_TEXT, DETACHES, strlen(DETACHES));
     /* Within a call of the client's nothing can be asked; whoever comes back needs no more. */
     if (session->options->json && (doc_set_text(process, "id", session->options->process) < 0 ||
                                    result_print(process, true, &err) < 0))
@@ -371,11 +394,14 @@ static void take_input(struct session *session)
 static void watch_all(void *arg)
 {
     struct session *session = arg;
-    struct pollfd input = {
-        .fd = session->options->takes_input && !session->input_ended ? STDIN_FILENO : -1,
-        .events = POLLIN};
+    bool takes_input = session->options->takes_input && !session->input_ended &&
+                       !session->is_detaching;
+    struct pollfd input = {.fd = takes_input ? STDIN_FILENO : -1, .events = POLLIN};
+    struct pollfd patience = {.fd = session->patience, .events = POLLIN};
 
     take_signals(session, true);
+    if (poll(&patience, 1, 0) > 0)
+        leave_detached(session);
     if (session->is_connected && poll(&input, 1, 0) > 0)
         take_input(session);
 }
@@ -499,6 +525,8 @@ static int session_run(struct session *session, int *status, struct error *err)
     while (heard == 0)
         heard = hear(session, status, err);
     session->is_connected = false;
+    if (heard < 0 && session->is_detaching)
+        leave_detached(session);
     websocket_close(&session->websocket);
     return heard;
 }
@@ -510,6 +538,7 @@ int terminal_run(struct client *client, const struct terminal_options *options, 
                               .signals = -1,
                               .news = -1,
                               .ready = -1,
+                              .patience = -1,
                               .has_offset = options->has_from,
                               .heard_ms = api_now_ms()};
     int status = CMD_FAILED;

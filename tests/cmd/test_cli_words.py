@@ -153,6 +153,14 @@ def test_values_of_docker_that_cove_does_not_have_are_answered_with_those_that_i
     failed(cove("create", *words, "x"), says)
 
 
+@pytest.mark.parametrize("value, says", [
+    ("./src:/work", "cove mount add src ./src registers it, then write src:/work"),
+    ("/srv/My Files:/work:ro", "cove mount add data /srv/My Files registers it, then write data:/work:ro"),
+    ("~/x:/work", "cove mount add x ~/x registers it, then write x:/work")])
+def test_a_path_that_is_to_be_mounted_in_a_sandbox_is_told_how_to_get_a_name(value, says):
+    failed(cove("create", "-v", value), "no path", says)
+
+
 def test_what_is_missing_or_too_much_is_named():
     failed(cove("info"), "missing argument: SANDBOX (cove ls lists them);")
     failed(cove("exec", "x"), "missing argument: COMMAND;")
