@@ -158,6 +158,7 @@ BY_ROOT_ONLY = {
 # Of these files such a run takes only this: the rest is the command line's, and the same for everybody.
 BY_USER = {
     "test_run": ["test_json_measures_cpu_and_memory", "test_default_user_and_home", "test_user_option", "test_cwd",
+                 "test_files_of_other_ids_can_be_deleted_outside",
                  "test_a_workspace_named_relatively_and_through_a_link", "test_image_roots",
                  "test_groups_of_an_images_user", "test_signals_reach_the_whole_group",
                  "test_timeout_ends_what_ignores_signals", "test_tty_is_a_terminal_with_the_size_of_the_callers",

@@ -476,6 +476,21 @@ def test_a_directory_at_workspace_is_where_the_command_starts(workspace):
     assert run(["pwd"], "-v", f"{workspace / 'file'}:/workspace").stdout == "/home/user\n"
 
 
+def test_files_of_other_ids_can_be_deleted_outside(workspace):
+    """As docs/verbs/run.md says."""
+    system = ("--workspace", workspace, "--privileges", "system")
+    run("mkdir mine others && echo x >mine/f && echo x >others/f && chown -R 1000:1000 others && chmod 700 others", *system)
+    (workspace / "mine" / "f").unlink()
+    if os.geteuid() != 0:
+        with pytest.raises(PermissionError):
+            (workspace / "others" / "f").unlink()
+        subprocess.run(["unshare", "--map-auto", "-r", "rm", "-rf", workspace / "others"], check=True)
+    else:
+        (workspace / "others" / "f").unlink()
+        (workspace / "others").rmdir()
+    assert [path.name for path in workspace.iterdir()] == ["mine"]
+
+
 def test_options_in_both_spellings(workspace):
     result = run_plain(["pwd"], f"--workspace={workspace}", "--memory=64M", "--cwd=/tmp")
     assert result.out == b"/tmp\n"
