@@ -45,7 +45,7 @@ struct making {
     int place;        /* of the root, where the child takes it from there */
     char why_one_id[100];
     int control;
-    int network;      /* where the child says which it has */
+    int network;      /* where the child says which it has, and whose other end the set-up closes */
     int into, leaves; /* cgroup v2 directories */
     bool limited;     /* the leaves have limits of their own */
 };
@@ -91,6 +91,7 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     plan->own_network = true;
     plan->one_shot = !spec->many_commands;
     plan->no_set_id = spec->forbid_set_id;
+    plan->apart = spec->apart;
     for (size_t i = 0; i < spec->binds_count; i++)
         plan->no_set_id |= !spec->binds[i].read_only && !spec->allow_set_id;
     plan->control = plan->init = plan->go = plan->leaves = plan->watchdog = -1;
@@ -401,8 +402,8 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
 
 /* ---- the child ---- */
 
-/* The child shares our memory while we sleep: nothing is copied. It needs some room for the files it
- * makes for /proc. Other threads may make boxes meanwhile, so its stack is nobody else's. */
+/* The child shares our memory while we sleep: nothing is copied, unless it is one that is set up apart. It needs some
+ * room for the files it makes for /proc. Other threads may make boxes meanwhile, so its stack is nobody else's. */
 #define CHILD_STACK_SIZE (256U << 10)
 
 static int enter(void *plan)
@@ -413,8 +414,8 @@ static int enter(void *plan)
 static int clone_child(struct box *box, struct making *making, struct error *err)
 {
     struct clone_args args = {
-        .flags = CLONE_VM | CLONE_VFORK | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
-                 CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
+        .flags = (making->plan.apart ? 0U : CLONE_VM | CLONE_VFORK) | CLONE_NEWUSER | CLONE_NEWNS |
+                 CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&box->pidfd,
         .exit_signal = SIGCHLD,
         .stack_size = CHILD_STACK_SIZE,
@@ -514,17 +515,30 @@ static void warn(struct box *box, const struct making *making)
     box->warnings_count++;
 }
 
-/* Said by now, or it never is: see clone_child(). Whoever may not enter it by the pid of an init that nobody
- * may look into can by this. */
-static int take_network(const struct making *making)
+/* Whoever may not enter the network by the pid of an init that nobody may look into can by what the child says. */
+int box_settling(struct box *box)
 {
     int fds[PROTO_FDS_MAX];
+    ssize_t n = 1;
     char said;
 
-    if (making->network < 0 ||
-        proto_receive(making->network, &said, sizeof(said), fds, MSG_DONTWAIT) != sizeof(said))
-        return -1;
-    return fds[0];
+    while (box->settling >= 0 && n > 0) {
+        n = proto_receive(box->settling, &said, sizeof(said), fds, MSG_DONTWAIT);
+        if (n > 0 && fds[0] >= 0) {
+            fd_close(&box->network);
+            box->network = fd_take(&fds[0]);
+            proto_fds_close(fds);
+        }
+    }
+    if (box->settling >= 0 && (n == 0 || errno != EAGAIN))
+        fd_close(&box->settling);
+    return box->settling;
+}
+
+int box_network(struct box *box)
+{
+    (void)box_settling(box);
+    return box->network;
 }
 
 static int make(const struct box_spec *spec, struct box *box, struct making *making,
@@ -548,8 +562,12 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
         clone_child(box, making, err) < 0)
         return -1;
     box->link.control = fd_take(&making->control);
-    box->network = take_network(making);
-    /* The child has written into our plan what it found. */
+    box->settling = fd_take(&making->network);
+    if (!spec->apart) {
+        (void)box_settling(box); /* it is said by now, or it never is: see clone_child() */
+        fd_close(&box->settling);
+    }
+    /* The child has written into our plan what it found, unless it has one of its own. */
     box->is_stale = making->plan.is_stale;
     box->is_watched = making->plan.gate.watched != 0;
     warn(box, making);
@@ -574,7 +592,7 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     box->cold = true;
     box->privileges = spec->privileges;
     link_begin_plain(&box->link, -1);
-    box->pidfd = box->network = box->guard.socket = box->pool.lock = -1;
+    box->pidfd = box->network = box->settling = box->guard.socket = box->pool.lock = -1;
     making->control = making->network = making->into = making->leaves = making->disk.parent = -1;
     making->disk.lock = making->place = -1;
     making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;

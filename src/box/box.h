@@ -26,10 +26,14 @@ enum box_root_kind {
     BOX_ROOT_EROFS, /* an erofs image, writable through an overlay */
 };
 
+struct root_taken;
+
 struct box_bind {
     const char *source; /* on the host: a directory or a file */
     const char *target; /* in the box: absolute */
     bool read_only;
+    /* The source, opened before (root.h), by whoever rules the host's mounts; NULL: box_create() opens it. Borrowed. */
+    const struct root_taken *taken;
 };
 
 struct box_limits {
@@ -73,6 +77,9 @@ struct box_spec {
         allow_no_fresh_proc; /* where the host forbids a /proc of the box's own (a container that masks
                                * parts of its own does), show that one, read-only, instead of failing */
     bool keeps_network;      /* box_network() is going to be asked for */
+    /* box_create() does not wait for the set-up, which a file system of the host may hold up for ever: box_settling()
+     * says when it is over. Goes with `keeps_network`. Warnings, and whether it is weaker, are not known then. */
+    bool apart;
     void (*tell)(const char *what); /* of work that takes long; may be NULL */
 };
 
@@ -169,7 +176,11 @@ int box_control_dup(const struct box *box, struct error *err);
 
 /* Its network namespace, to be opened (network.h): borrowed. -1: it was not kept, or a zygote's slot has it, or
  * the box has failed before it had one. */
-int box_network(const struct box *box);
+int box_network(struct box *box);
+
+/* Of a box that is set up apart: an fd that polls readable when there is news, and -1 when the set-up is over. Takes the
+ * news, and does not wait. */
+int box_settling(struct box *box);
 
 /* Its ids, of a cold one. */
 const struct ids *box_ids(const struct box *box);

@@ -16,6 +16,7 @@ struct box {
     struct link link; /* its `control` is -1 before and after */
     int pidfd;        /* of init; -1 once it is known to be gone */
     int network;      /* its namespace, where that is kept; else -1 */
+    int settling; /* where the child says which, and ends with its set-up; -1: it has been heard */
     struct box_user user;
     enum box_privileges privileges;
     uint32_t protocol; /* that its init was told to speak */

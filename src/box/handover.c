@@ -96,9 +96,9 @@ static void guard_hand(struct hand *hand, struct guard *guard)
 }
 
 /* Not what its maker alone asks for: `user`, `privileges`, `one_id`, `is_stale`, `is_watched`, `disk_watched`
- * and the warnings, which were read then; nor `ids` and the rest of `pool`, for of ids that are given back
+ * and the warnings, which were read then; `settling`, for an engine has ended that waited; nor `ids` and the rest of `pool`, for of ids that are given back
  * the lock is all. Nobody speaks over the link of a keeper's box. */
-HAND_COVERS(struct box, sizeof(struct link) + sizeof(struct ids_pool) + 2776);
+HAND_COVERS(struct box, sizeof(struct link) + sizeof(struct ids_pool) + 2784);
 HAND_COVERS(struct link, 608);
 
 void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent)
@@ -113,11 +113,14 @@ void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent)
     }
     if (hand->is_reading) {
         it->magic = BOX_MAGIC;
+        it->settling = -1;
         it->lent = lent;
         link_begin_plain(&it->link, -1);
     }
     hand_fd(hand, &it->link.control);
     hand_fd(hand, &it->pidfd);
+    if (!hand->is_reading)
+        (void)box_settling(it);
     hand_fd(hand, &it->network);
     hand_u32(hand, &it->protocol, UINT32_MAX);
     hand_bool(hand, &it->is_ending);
@@ -134,8 +137,8 @@ void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent)
 
 void box_drop(struct box *box)
 {
-    int *owned[] = {&box->link.control, &box->pidfd, &box->network, &box->guard.socket,
-                    &box->pool.lock};
+    int *owned[] = {&box->link.control, &box->pidfd,        &box->network,
+                    &box->settling,     &box->guard.socket, &box->pool.lock};
 
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         fd_close(owned[i]);

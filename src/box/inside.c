@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <net/if.h>
 #include <signal.h>
@@ -611,6 +612,29 @@ static void say_hello(const struct plan *plan)
     (void)proto_send(plan->go, &hello, sizeof(hello), NULL, 0, &userns, userns >= 0);
 }
 
+/* Closes all but what the plan names: whoever waits for a file system that does not answer is not to keep its maker's
+ * sockets and locks open meanwhile. */
+static void keep_own(const struct plan *plan)
+{
+    int own[8 + PLAN_BINDS_MAX] = {plan->control,     plan->init,   plan->go,    plan->watchdog,
+                                   plan->network_out, plan->leaves, plan->lower, plan->upper};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), from = STDERR_FILENO + 1, next;
+
+    for (size_t i = 0; i < plan->binds_count; i++)
+        own[8 + i] = plan->binds[i].mount;
+    for (int i = 0; i < from; i++)
+        (void)dup2(null, i); /* its log */
+    do {
+        next = INT_MAX;
+        for (size_t i = 0; i < 8 + plan->binds_count; i++)
+            if (own[i] >= from && own[i] < next)
+                next = own[i];
+        if (next > from)
+            (void)sys_close_range((unsigned)from, (unsigned)next - 1, 0);
+        from = next + (next < INT_MAX);
+    } while (next < INT_MAX);
+}
+
 #define SIGNALS_LAST 64
 
 _Noreturn void inside_enter(struct plan *plan)
@@ -629,6 +653,8 @@ _Noreturn void inside_enter(struct plan *plan)
     /* What our maker or its caller ignores is ignored by no command; libc hides two of them. */
     for (int number = 1; number <= SIGNALS_LAST; number++)
         (void)syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof(uint64_t));
+    if (plan->apart)
+        keep_own(plan);
     if (plan->has_guard)
         say_hello(plan);
     if (prepare(plan, &control, &err) == 0) {

@@ -48,6 +48,8 @@ struct plan {
     bool one_shot;    /* the box ends with its first command */
     bool no_set_id;   /* a writable bind: the filter refuses set-id modes */
     bool own_network; /* the network namespace is new: bring lo up */
+    /* The child is a copy of its maker, which does not wait for it. */
+    bool apart;
     int network_out;  /* a socket that is sent that namespace; -1: nobody asks */
     bool opens_paths; /* the maker does not rule the host's mounts: the child takes what it needs of
                        * them into its own, as far as the caller's rights go */

@@ -165,23 +165,23 @@ int root_open(const struct box_spec *spec, const struct root_ids *ids, int *lowe
 
 /* Whose files the box's user makes: the caller's; where root runs cove on somebody's directory,
  * that somebody's, so that sudo leaves no files of root behind. */
-static void bind_owner(const struct stat *st, uid_t *uid, gid_t *gid)
+static void bind_owner(const struct root_taken *taken, uid_t *uid, gid_t *gid)
 {
     *uid = getuid();
     *gid = getgid();
     if (*uid == 0) {
-        *uid = st->st_uid;
-        *gid = st->st_gid;
+        *uid = taken->uid;
+        *gid = taken->gid;
     }
 }
 
-static int bind_map(int mount, const struct stat *st, const struct root_ids *ids, struct error *err)
+static int bind_map(const struct root_taken *taken, const struct root_ids *ids, struct error *err)
 {
     struct idmap map = {
         .host_uid = ids->first + ids->user, .host_gid = ids->first + ids->group, .count = 1};
     _cleanup_close_ int userns = -1;
 
-    bind_owner(st, &map.on_disk_uid, &map.on_disk_gid);
+    bind_owner(taken, &map.on_disk_uid, &map.on_disk_gid);
     userns = idmap_open(&map, err);
     if (userns < 0)
         return -1;
@@ -189,20 +189,20 @@ static int bind_map(int mount, const struct stat *st, const struct root_ids *ids
         errno = EINVAL;
         return -2;
     }
-    return idmap_apply(mount, userns) == 0 ? 0 : -2;
+    return idmap_apply(taken->mount, userns) == 0 ? 0 : -2;
 }
 
-static int bind_check(const struct box_bind *bind, const struct stat *st, struct plan_bind *out,
+static int bind_check(const struct box_bind *bind, mode_t mode, struct plan_bind *out,
                       struct error *err)
 {
     if (strlen(bind->target) >= sizeof(out->target))
         return error_set(err, "bad_mount", 0, "the mount target %s is too long (255 bytes at most)",
                          bind->target);
-    if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
+    if (!S_ISDIR(mode) && !S_ISREG(mode))
         return error_set(err, "bad_mount", 0,
                          "cannot mount %s into the box: only directories and regular files can be",
                          bind->source);
-    out->is_directory = S_ISDIR(st->st_mode);
+    out->is_directory = S_ISDIR(mode);
     out->read_only = bind->read_only;
     (void)snprintf(out->target, sizeof(out->target), "%s", bind->target);
     return 0;
@@ -212,11 +212,12 @@ int root_bind_place_open(const struct box_bind *bind, const struct caller *calle
                          struct plan_bind *out, struct error *err)
 {
     _cleanup_close_ int place = open(bind->source, O_PATH | O_CLOEXEC);
-    struct stat st;
+    struct statx is;
 
-    if (place < 0 || fstat(place, &st) < 0)
+    /* What kind of file it is never changes: the kernel is asked and no server, which may not answer. */
+    if (place < 0 || statx(place, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &is) < 0)
         return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
-    if (bind_check(bind, &st, out, err) < 0)
+    if (bind_check(bind, is.stx_mode, out, err) < 0)
         return -1;
     /* Root of the host is no id that a box may have, and without the right to map owners there is no
      * other way to write as it. */
@@ -231,6 +232,21 @@ int root_bind_place_open(const struct box_bind *bind, const struct caller *calle
     return 0;
 }
 
+int root_bind_take(const struct box_bind *bind, struct root_taken *taken, struct error *err)
+{
+    _cleanup_close_ int mount = -1;
+    struct stat st;
+
+    /* What is taken is what is looked at: the path may mean something else the next moment. */
+    mount = sys_open_tree(AT_FDCWD, bind->source,
+                          OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    if (mount < 0 || fstatat(mount, "", &st, AT_EMPTY_PATH) < 0)
+        return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
+    *taken = (struct root_taken){
+        .mount = fd_take(&mount), .mode = st.st_mode, .uid = st.st_uid, .gid = st.st_gid};
+    return 0;
+}
+
 int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, struct plan_bind *out,
                    struct error *err)
 {
@@ -239,20 +255,22 @@ int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, stru
                     (bind->read_only ? (unsigned)MOUNT_ATTR_RDONLY : 0U),
         .propagation = MS_PRIVATE,
     };
+    struct root_taken taken = {.mount = -1};
     _cleanup_close_ int mount = -1;
-    struct stat st;
     int mapped;
 
-    /* What is taken is what is looked at: the path may mean something else the next moment. */
-    mount = sys_open_tree(AT_FDCWD, bind->source,
-                          OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-    if (mount < 0 || fstatat(mount, "", &st, AT_EMPTY_PATH) < 0)
-        return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
-    if (bind_check(bind, &st, out, err) < 0)
+    if (bind->taken != NULL) {
+        taken = *bind->taken;
+        taken.mount = fcntl(bind->taken->mount, F_DUPFD_CLOEXEC, 3);
+    } else if (root_bind_take(bind, &taken, err) < 0) {
+        return -1;
+    }
+    mount = taken.mount;
+    if (bind_check(bind, taken.mode, out, err) < 0)
         return -1;
     if (sys_mount_setattr(mount, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
-    mapped = bind_map(mount, &st, ids, err);
+    mapped = bind_map(&taken, ids, err);
     if (mapped == -1)
         return -1;
     /* Read-only, nothing can be left with a wrong owner; what is readable for all is readable. */

@@ -29,7 +29,19 @@ int root_bind_place_open(const struct box_bind *bind, const struct caller *calle
 int root_open(const struct box_spec *spec, const struct root_ids *ids, int *lower, char *warning,
               size_t warning_size, struct error *err);
 
-/* A bind: its source as a detached mount whose owner appears as the box's user. */
+/* The source of a bind: a detached mount, and what it is on disk. */
+struct root_taken {
+    int mount;
+    mode_t mode;
+    uid_t uid;
+    gid_t gid;
+};
+
+/* Opens the source of a bind. This may wait for its file system as long as that does not answer. */
+int root_bind_take(const struct box_bind *bind, struct root_taken *taken, struct error *err);
+
+/* A bind: its source as a detached mount whose owner appears as the box's user. Of one that is taken no file system is
+ * asked anything. */
 int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, struct plan_bind *out,
                    struct error *err);
 

@@ -98,11 +98,6 @@ int box_init(const struct box *box)
     return box->pidfd;
 }
 
-int box_network(const struct box *box)
-{
-    return box->network;
-}
-
 int box_exec(struct box *box, uint32_t id, const struct box_command *command, struct error *err)
 {
     const struct box_user *user = command->user != NULL ? command->user : &box->user;
@@ -303,6 +298,7 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
     }
     fd_close(&box->pidfd);
     fd_close(&box->network);
+    fd_close(&box->settling);
     fd_close(&box->link.control);
     if (box->lent != NULL)
         cgroup_leaves_remove(box->lent);

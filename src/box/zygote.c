@@ -311,7 +311,7 @@ int zygote_box(struct zygote *zygote, const struct box_spec *spec, const struct 
         box->privileges = spec->privileges;
         box->lent = slot->cgroup;
         link_begin_plain(&box->link, -1);
-        box->pidfd = box->network = box->guard.socket = box->pool.lock = -1;
+        box->pidfd = box->network = box->settling = box->guard.socket = box->pool.lock = -1;
         made = prepare(zygote, spec, slot, box, request, err);
         if (made == 0)
             made = ask(zygote, slot, spec->disk, request, box, err);

@@ -79,7 +79,7 @@ static int trial_command(struct box *box, struct error *err)
 }
 
 /* As the engine does it for a box that has a network. */
-static void trial_network(struct trial *trial, const struct box *box)
+static void trial_network(struct trial *trial, struct box *box)
 {
     struct network_sockets sockets;
 

@@ -102,7 +102,7 @@ static int config_open(void)
     return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-int run_net_begin(struct run_net *net, const struct box *box, const char *policy, struct error *err)
+int run_net_begin(struct run_net *net, struct box *box, const char *policy, struct error *err)
 {
     _cleanup_close_ int program = engine_open(err), theirs = -1, config = -1;
     struct network_sockets sockets = {-1, -1};

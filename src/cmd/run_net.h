@@ -16,8 +16,7 @@ struct run_net {
 };
 
 /* Opens the network of a box that is ready, and has `policy` (a text, not "none") put in force. */
-int run_net_begin(struct run_net *net, const struct box *box, const char *policy,
-                  struct error *err);
+int run_net_begin(struct run_net *net, struct box *box, const char *policy, struct error *err);
 /* The link can be read, or it is late. 1: the policy is in force, from now on; 0: nothing new; -1: it will not be. */
 int run_net_hear(struct run_net *net, struct error *err);
 void run_net_end(struct run_net *net);

@@ -415,13 +415,16 @@ static void turn_comes(void *arg)
     keeper_client_ask(sandbox->engine->keeper, KEEPER_MAKE, &request, made, sandbox);
 }
 
+/* One with mounts may wait for a file system of the host, and takes no turn of those that work meanwhile. */
 void start_make(struct sandbox *sandbox)
 {
+    bool has_mounts = sandbox->record->mounts_count > 0;
+
     sandbox->step = STEP_MAKE;
     if (!is_create(sandbox))
         sandbox->turn.number = 0; /* an earlier one's is over */
-    box_turn_wait(sandbox->engine, BOX_TURN_MAKE, &sandbox->turn, sandbox->record->tenant,
-                  !is_create(sandbox), turn_comes, sandbox);
+    box_turn_wait(sandbox->engine, has_mounts ? BOX_TURN_MOUNT : BOX_TURN_MAKE, &sandbox->turn,
+                  sandbox->record->tenant, !is_create(sandbox), turn_comes, sandbox);
     if (sandbox->turn.step == BOX_TURN_WAITS)
         wait_arm(sandbox);
 }

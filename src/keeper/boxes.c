@@ -74,9 +74,11 @@ static int root_choose(const struct keeper *keeper, const struct keeper_make *ma
     return 0;
 }
 
-static int mounts_choose(const struct keeper *keeper, const struct keeper_make *make,
+static int mounts_choose(struct keeper *keeper, const struct keeper_make *make,
                          struct recipe *recipe, struct error *err)
 {
+    const struct root_taken *taken = mounts_taken(keeper, make);
+
     for (size_t i = 0; i < make->mounts_count; i++) {
         const struct keeper_mount *asked = &make->mounts[i];
         const struct name *mount = names_find(&keeper->names, KEEPER_MOUNT, asked->name,
@@ -92,10 +94,12 @@ static int mounts_choose(const struct keeper *keeper, const struct keeper_make *
             .source = recipe->paths[i],
             .target = asked->target,
             .read_only = asked->read_only != 0 || mount->read_only,
+            .taken = taken != NULL ? &taken[i] : NULL,
         };
     }
     recipe->spec.binds = recipe->binds;
     recipe->spec.binds_count = make->mounts_count;
+    recipe->spec.apart = make->mounts_count > 0;
     return 0;
 }
 
@@ -135,8 +139,8 @@ void boxes_find_level(struct keeper *keeper)
                    "in its /proc; cove doctor says more");
 }
 
-static int choose(const struct keeper *keeper, const struct keeper_make *make,
-                  struct recipe *recipe, struct error *err)
+static int choose(struct keeper *keeper, const struct keeper_make *make, struct recipe *recipe,
+                  struct error *err)
 {
     if (root_choose(keeper, make, recipe, err) < 0 || mounts_choose(keeper, make, recipe, err) < 0)
         return -1;
@@ -150,7 +154,7 @@ static int choose(const struct keeper *keeper, const struct keeper_make *make,
     return 0;
 }
 
-int boxes_check(const struct keeper *keeper, const struct keeper_make *make, struct error *err)
+int boxes_check(struct keeper *keeper, const struct keeper_make *make, struct error *err)
 {
     struct recipe recipe = {0};
 
@@ -220,12 +224,24 @@ void boxes_drop(struct boxes *boxes, struct boxed *boxed)
     free(boxed);
 }
 
-struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle)
+static struct boxed *find(const struct boxes *boxes, uint64_t handle)
 {
     size_t index = handle & UINT32_MAX;
     struct boxed *boxed = index < boxes->used ? boxes->table[index] : NULL;
 
-    return boxed != NULL && boxed->handle == handle && !boxed->is_ending ? boxed : NULL;
+    return boxed != NULL && boxed->handle == handle ? boxed : NULL;
+}
+
+struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle)
+{
+    struct boxed *boxed = find(boxes, handle);
+
+    return boxed != NULL && !boxed->is_ending ? boxed : NULL;
+}
+
+bool boxes_is_there(const struct boxes *boxes, uint64_t handle)
+{
+    return find(boxes, handle) != NULL;
 }
 
 /* ---- making ---- */
@@ -352,6 +368,7 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *request,
     }
     (void)snprintf(boxed->owner, sizeof(boxed->owner), "%s", request->owner);
     (void)snprintf(boxed->disk, sizeof(boxed->disk), "%s", request->disk);
+    memcpy(boxed->tenant, request->tenant, sizeof(boxed->tenant));
     boxed->root = recipe.root;
     note(keeper, request, &recipe, boxed);
     boxed->memory_bytes = recipe.spec.limits.memory_bytes;
@@ -514,6 +531,7 @@ static void end_ready(struct source *source, uint32_t events)
 
 void boxes_end(struct keeper *keeper, struct boxed *boxed, uint32_t asked)
 {
+    mounts_box_ends(boxed);
     boxed->is_ending = true;
     boxed->asked = asked;
     network_forget(boxed);

@@ -39,13 +39,16 @@ struct boxed {
     struct slot *slot;           /* of a zygote's box */
     struct zygote_entry *zygote; /* ... */
     char owner[ID_SIZE], disk[ID_SIZE];
-    uint64_t root; /* generation of its name; 0: the host's; ZYGOTES_ROOT_EMPTY */
+    char tenant[KEEPER_NAME_MAX]; /* of its owner */
+    uint64_t root;                /* generation of its name; 0: the host's; ZYGOTES_ROOT_EMPTY */
     bool is_ending, is_hurried;
     /* Whose the files of a mount are in there. */
     struct root_ids ids;
     /* Room for KEEPER_MOUNTS_MAX; NULL: it has none. */
     struct boxed_mount *mounts;
     size_t mounts_count;
+    /* As long as its set-up is waited for (mounts.h); else NULL. */
+    struct mount_change *setting_up;
     /* No set-id file can be made in it, so it may have mounts that it writes to. */
     bool forbids_set_id;
     struct network_sockets network; /* -1 where it never was open */
@@ -76,7 +79,7 @@ bool boxes_is_want_of_room(const struct error *err);
 void boxes_find_level(struct keeper *keeper);
 
 /* Whether the names that a checked request has are there. */
-int boxes_check(const struct keeper *keeper, const struct keeper_make *make, struct error *err);
+int boxes_check(struct keeper *keeper, const struct keeper_make *make, struct error *err);
 
 /* Makes the box that a checked request asks for; `disk` is the one that is kept, borrowed, or NULL. An
  * error's code is the one for the client. */
@@ -92,6 +95,9 @@ int boxes_check_claim(const struct keeper *keeper, const struct boxed *boxed, co
 
 /* What this handle names and is not on its end; or NULL. */
 struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle);
+
+/* Tells whether what this handle names is there, on its end or not. */
+bool boxes_is_there(const struct boxes *boxes, uint64_t handle);
 
 /* The network of a box, open or shut from now on; its sockets are kept until the box ends. */
 int boxes_network_open(struct boxed *boxed, struct error *err);

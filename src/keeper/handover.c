@@ -114,9 +114,30 @@ static void clients_hand(struct hand *hand, struct names *names)
     }
 }
 
+/* Those whose file systems do not answer: they may do so in the next program. */
+HAND_COVERS(struct name_find, 48);
+
+static void finds_hand(struct hand *hand, struct names *names)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < NAMES_FINDS_MAX; i++)
+        count += names->finds[i].pid > 0;
+    hand_size(hand, &count, NAMES_FINDS_MAX);
+    for (size_t i = 0; i < NAMES_FINDS_MAX && count > 0; i++) {
+        if (!hand->is_reading && names->finds[i].pid == 0)
+            continue;
+        hand_pid(hand, &names->finds[i].pid);
+        hand_fd(hand, &names->finds[i].socket);
+        hand_u64(hand, &names->finds[i].generation, UINT64_MAX);
+        count--;
+    }
+}
+
 /* Not `directory`, which is places.data, and no source: all are watched anew. */
-HAND_COVERS(struct names,
-            NAMES_MAX * sizeof(struct name) + NAMES_CLIENTS_MAX * sizeof(struct names_client) + 48);
+HAND_COVERS(struct names, NAMES_MAX * sizeof(struct name) +
+                              NAMES_CLIENTS_MAX * sizeof(struct names_client) +
+                              NAMES_FINDS_MAX * sizeof(struct name_find) + 48);
 HAND_COVERS(struct names_client, 40);
 
 static void names_hand(struct hand *hand, struct names *names)
@@ -136,6 +157,7 @@ static void names_hand(struct hand *hand, struct names *names)
         if (hand->is_reading || (names->table[i].kind != 0 && !names->table[i].is_removed))
             name_hand(hand, &names->table[i]);
     clients_hand(hand, names);
+    finds_hand(hand, names);
 }
 
 /* ---- slots ---- */
@@ -254,8 +276,9 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 }
 
 /* Not when its end began and who is told of it: that is begun again for nobody. None is held below its limit of
- * processes: crowd_free() comes before. Nor why it is ended: that it ends is told. */
-HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 216);
+ * processes: crowd_free() comes before. Nor why it is ended: that it ends is told. None is being set up: the engine that
+ * waited has ended. */
+HAND_COVERS(struct boxed, sizeof(struct keeper_report) + KEEPER_NAME_MAX + 224);
 HAND_COVERS(struct boxed_mount, sizeof(struct keeper_mount) + 24);
 HAND_COVERS(struct keeper_mount, KEEPER_NAME_MAX + KEEPER_TARGET_MAX + 8);
 
@@ -293,6 +316,7 @@ static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *b
 
     hand_text(hand, boxed->owner, sizeof(boxed->owner));
     hand_text(hand, boxed->disk, sizeof(boxed->disk));
+    hand_text(hand, boxed->tenant, sizeof(boxed->tenant));
     hand_u64(hand, &boxed->root, UINT64_MAX);
     hand_bool(hand, &boxed->is_ending);
     hand_fd(hand, &boxed->network.tcp);
@@ -373,9 +397,10 @@ static void boxes_hand(struct hand *hand, struct keeper *keeper)
 
 /* ---- mounts that are being changed ---- */
 
-/* Not `read_only`, for it is under way, nor `due_ns` and `is_killed`: all others were waited for. Nobody is `asked`. */
-HAND_COVERS(struct mount_change,
-            sizeof(struct source) + sizeof(void *) + sizeof(struct boxed_mount) + 48);
+/* Not `read_only`, for it is under way, nor `due_ns` and `is_killed`: all others were waited for. Nobody is `asked`, and no
+ * box is made any more: one whose set-up hangs is on its end. */
+HAND_COVERS(struct mount_change, sizeof(struct source) + 2 * sizeof(void *) +
+                                     sizeof(struct boxed_mount) + KEEPER_NAME_MAX + 48);
 
 static void change_hand(struct hand *hand, struct mount_change *change)
 {
@@ -385,6 +410,7 @@ static void change_hand(struct hand *hand, struct mount_change *change)
     hand_fd(hand, &change->socket);
     hand_u64(hand, &change->box, UINT64_MAX);
     hand_bool(hand, &change->is_attach);
+    hand_text(hand, change->tenant, sizeof(change->tenant));
     mount_hand(hand, &mount);
     change->mount = mount.is;
     change->device = mount.device;
@@ -519,6 +545,9 @@ void handover_drop(struct keeper *keeper)
             free(keeper->boxes.table[i]->mounts);
         free(keeper->boxes.table[i]);
     }
+    for (size_t i = 0; i < NAMES_FINDS_MAX; i++)
+        if (keeper->names.finds[i].pid > 0)
+            fd_close(&keeper->names.finds[i].socket);
     for (size_t i = 0; i < MOUNTS_ALL_MAX; i++)
         if (keeper->mounts.table[i].pid > 0)
             fd_close(&keeper->mounts.table[i].socket);

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 10
+#define HANDOVER_FORMAT 11
 
 struct hand;
 struct keeper;

@@ -8,6 +8,7 @@
 #include "box/sys.h"
 #include "keeper/helper.h"
 #include "keeper/keeper.h"
+#include "keeper/mounts_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +19,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* A change takes milliseconds; one that takes longer waits for a file system of the host that does not answer. */
-#define CHANGE_NS 10000000000ULL
-/* Its process is killed then, which the kernel puts off as long as it waits for that itself. */
-#define KILL_NS 1000000000ULL
 
 /* The process says this: the mount that it is about to make or undo, and then how that ended. */
 struct said {
@@ -42,8 +38,7 @@ static void begins(uint64_t mount_id)
     (void)proto_send(SOCKET, &said, sizeof(said), NULL, 0, NULL, 0);
 }
 
-static _Noreturn void run(const struct mount_change *change, const struct boxed *boxed, int socket,
-                          int source)
+static _Noreturn void run(const struct mount_change *change, const struct boxed *boxed, int source)
 {
     const struct attach_box box = {.init = INIT, .own_root = boxed->root == 0, .begins = begins};
     const struct keeper_mount *mount = &change->mount;
@@ -51,7 +46,7 @@ static _Noreturn void run(const struct mount_change *change, const struct boxed 
     char path[40];
 
     helper_begin("cove-mount");
-    helper_keep((const int[]){socket, box_init(boxed->box), source}, 3);
+    helper_keep((const int[]){change->socket, box_init(boxed->box), source}, 3);
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", SOURCE);
     if (change->is_attach) {
         const struct box_bind bind = {
@@ -111,8 +106,7 @@ static void say_hangs(const struct mount_change *change, struct error *err)
     (void)error_set(err, "capacity", 0,
                     "cannot %s %s of the box within %d s: a file system of the host does not "
                     "answer; mend it there, or unmount it, and ask again",
-                    change->is_attach ? "mount" : "unmount", change->mount.target,
-                    (int)(CHANGE_NS / 1000000000U));
+                    change->is_attach ? "mount" : "unmount", change->mount.target, MOUNTS_CHANGE_S);
 }
 
 /* Finds out how it ended, of a process that was killed before it could say so. True where it has mounted something that has
@@ -139,7 +133,14 @@ static bool find_end(struct mount_change *change, const struct boxed *boxed, str
 
 static bool hangs(const struct mount_change *change)
 {
-    return change->pid > 0 && change->due_ns == 0;
+    return change->due_ns == 0 &&
+           (change->pid > 0 ||
+            (change->is_start && boxes_is_there(&change->keeper->boxes, change->box)));
+}
+
+static bool is_over(const struct mount_change *change)
+{
+    return change->pid == 0 && change->start == NULL && !hangs(change);
 }
 
 /* Its process has ended, and `err` is what it said. True where it is mounted and is to be taken away: nobody is told that
@@ -204,20 +205,22 @@ static void ended(struct source *source, uint32_t events)
         keeper_say(err.code, "%s", err.text);
 }
 
-static struct mount_change *place_find(struct keeper *keeper, uint64_t box, struct error *err)
+struct mount_change *mounts_place(struct keeper *keeper, uint64_t box, const char *tenant,
+                                  struct error *err)
 {
     struct mount_change *place = NULL;
-    size_t count = 0;
+    size_t count = 0, hanging = 0;
 
     for (size_t i = 0; i < MOUNTS_ALL_MAX; i++) {
         struct mount_change *change = &keeper->mounts.table[i];
 
-        if (change->pid == 0) {
+        if (is_over(change)) {
             place = change;
             continue;
         }
         count += !hangs(change);
-        if (change->box != box)
+        hanging += hangs(change) && strcmp(change->tenant, tenant) == 0;
+        if (box == 0 || change->box != box)
             continue;
         if (hangs(change))
             say_hangs(change, err);
@@ -227,33 +230,44 @@ static struct mount_change *place_find(struct keeper *keeper, uint64_t box, stru
                 "another mount of this box is being changed; ask again when that has ended");
         return NULL;
     }
-    if (place != NULL && count < MOUNTS_CHANGING_MAX)
+    if (hanging >= MOUNTS_HANGING_MAX) {
+        (void)error_set(err, "capacity", 0,
+                        "%zu mounts of this tenant wait for file systems of the host that do not "
+                        "answer, and it may have no more of them; mend these there, and ask again",
+                        hanging);
+        return NULL;
+    }
+    if (place != NULL && count < MOUNTS_CHANGING_MAX) {
+        *place = (struct mount_change){.keeper = keeper, .box = box, .pidfd = -1, .socket = -1};
+        place->ended.fd = -1;
+        (void)snprintf(place->tenant, sizeof(place->tenant), "%s", tenant);
         return place;
+    }
     (void)error_set(err, "capacity", 0, "%zu mounts are being changed at once; ask again later",
                     place == NULL ? (size_t)MOUNTS_ALL_MAX : count);
     return NULL;
 }
 
-/* Starts the process; where it cannot be waited for, it is ended before it has begun anything. */
-static int begin(struct keeper *keeper, const struct boxed *boxed, struct mount_change *change,
-                 int source, struct error *err)
+/* Where the process cannot be waited for, it is ended before it has begun anything. */
+int mounts_fork(struct mount_change *change, source_ready ready, struct error *err)
 {
+    struct keeper *keeper = change->keeper;
     int pair[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "capacity", errno, "cannot start a process for a mount");
-    change->keeper = keeper;
-    change->box = boxed->handle;
     change->socket = pair[0];
     change->is_killed = false;
-    change->due_ns = clock_monotonic_ns() + CHANGE_NS;
+    change->due_ns = clock_monotonic_ns() + MOUNTS_CHANGE_NS;
     change->pid = fork();
-    if (change->pid == 0)
-        run(change, boxed, pair[1], source);
+    if (change->pid == 0) {
+        change->socket = pair[1];
+        return 0;
+    }
     (void)close(pair[1]);
     change->pidfd = change->pid > 0 ? sys_pidfd_open(change->pid, 0) : -1;
     if (change->pidfd >= 0 &&
-        loop_add(&keeper->loop, &change->ended, change->pidfd, EPOLLIN, ended, change, err) == 0)
+        loop_add(&keeper->loop, &change->ended, change->pidfd, EPOLLIN, ready, change, err) == 0)
         return 1;
     (void)error_set(err, "capacity", errno, "cannot start a process for a mount");
     if (change->pid > 0) {
@@ -266,6 +280,16 @@ static int begin(struct keeper *keeper, const struct boxed *boxed, struct mount_
     return -1;
 }
 
+static int begin(const struct boxed *boxed, struct mount_change *change, int source,
+                 struct error *err)
+{
+    int begun = mounts_fork(change, ended, err);
+
+    if (begun == 0)
+        run(change, boxed, source);
+    return begun;
+}
+
 /* The client was told that it is not mounted. */
 static void undo(struct mount_change *change)
 {
@@ -273,7 +297,7 @@ static void undo(struct mount_change *change)
     struct error err;
 
     change->is_attach = false;
-    if (boxed != NULL && begin(change->keeper, boxed, change, -1, &err) < 0)
+    if (boxed != NULL && begin(boxed, change, -1, &err) < 0)
         keeper_say(err.code, "%s stays mounted in a box: %s", change->mount.target, err.text);
 }
 
@@ -319,7 +343,7 @@ int mounts_attach(struct keeper *keeper, struct boxed *boxed, const struct keepe
             "which would count on the host; mount it read-only or while the sandbox is stopped, "
             "or create the sandbox mountable",
             asked->name);
-    change = place_find(keeper, boxed->handle, err);
+    change = mounts_place(keeper, boxed->handle, attach->tenant, err);
     if (change == NULL)
         return -1;
     change->is_attach = true;
@@ -328,8 +352,7 @@ int mounts_attach(struct keeper *keeper, struct boxed *boxed, const struct keepe
     change->read_only = asked->read_only != 0 || name->read_only;
     change->device = name->device;
     change->inode = name->inode;
-    change->mount_id = 0;
-    return begin(keeper, boxed, change, name->fd, err);
+    return begin(boxed, change, name->fd, err);
 }
 
 int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keeper_detach *detach,
@@ -341,24 +364,26 @@ int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keepe
     if (check(keeper, boxed, err) < 0)
         return -1;
     /* First, for one that is under way may be of an engine that was here before. */
-    change = place_find(keeper, boxed->handle, err);
+    change = mounts_place(keeper, boxed->handle, boxed->tenant, err);
     if (change == NULL)
         return -1;
     if (there == NULL)
         return error_set(err, "mount_not_found", 0, "nothing is mounted at %s", detach->target);
-    change->is_attach = false;
     change->asked = detach->head.id;
     change->mount = there->is;
     change->device = there->device;
     change->inode = there->inode;
     change->mount_id = there->mount_id;
-    return begin(keeper, boxed, change, -1, err);
+    return begin(boxed, change, -1, err);
 }
 
 void mounts_forget(struct keeper *keeper)
 {
-    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++)
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++) {
         keeper->mounts.table[i].asked = 0;
+        if (keeper->mounts.table[i].start != NULL)
+            mount_start_cut(&keeper->mounts.table[i]);
+    }
 }
 
 bool mounts_are_under_way(const struct keeper *keeper)
@@ -376,9 +401,10 @@ void mounts_resume(struct keeper *keeper)
         struct mount_change *change = &keeper->mounts.table[i];
         struct error err;
 
+        change->keeper = keeper;
+        change->ended.fd = -1;
         if (change->pid == 0)
             continue;
-        change->keeper = keeper;
         change->is_killed = true;
         change->pidfd = sys_pidfd_open(change->pid, 0);
         if (change->pidfd < 0 || loop_add(&keeper->loop, &change->ended, change->pidfd, EPOLLIN,
@@ -391,14 +417,19 @@ static void hurry(struct mount_change *change, uint64_t now_ns)
 {
     struct error err = {0};
 
-    if (!change->is_killed) {
+    if (change->pid > 0 && !change->is_killed) {
         (void)kill(change->pid, SIGKILL);
         change->is_killed = true;
         change->due_ns = now_ns + KILL_NS;
         return;
     }
     change->due_ns = 0;
-    say_hangs(change, &err);
+    if (change->is_start)
+        mount_start_give_up(change, &err);
+    else
+        say_hangs(change, &err);
+    if (err.code[0] == '\0') /* nobody waits for it */
+        return;
     keeper_say("mount_hangs", "%s", err.text);
     answer(change, &err);
 }
@@ -410,7 +441,7 @@ uint64_t mounts_tick(struct keeper *keeper, uint64_t now_ns)
     for (size_t i = 0; i < MOUNTS_ALL_MAX; i++) {
         struct mount_change *change = &keeper->mounts.table[i];
 
-        if (change->pid == 0 || change->due_ns == 0)
+        if (is_over(change) || change->due_ns == 0)
             continue;
         if (now_ns >= change->due_ns)
             hurry(change, now_ns);

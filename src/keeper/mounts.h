@@ -1,8 +1,11 @@
-/* Mounts that come to boxes which run, and leave them again.
+/* Mounts that come to boxes, at their start or while they run, and leave them again.
  *
  * The keeper alone knows where a name leads. Each change is made by a process of its own (box/attach.h), for a program in
  * the box can make it wait, and so can a file system of the host that does not answer; it is noted when that has ended,
- * and answered then, or after CHANGE_NS. A box has one such change at a time. */
+ * and answered then, or after CHANGE_NS. A box has one such change at a time.
+ *
+ * For a box that is made with mounts such a process opens them (mount_starts.c), and the box is set up apart. The keeper
+ * itself asks no file system of a mount anything. */
 #pragma once
 
 #include "keeper/loop.h"
@@ -15,9 +18,12 @@
 /* At once, of all boxes; and with those that hang, which take no place of another box's. */
 #define MOUNTS_CHANGING_MAX 16
 #define MOUNTS_ALL_MAX 512
+/* Of one tenant that hang: it gets no more until a file system answers. */
+#define MOUNTS_HANGING_MAX 16
 
 struct keeper;
 struct boxed;
+struct mount_start;
 
 /* A change under way. */
 struct mount_change {
@@ -38,6 +44,11 @@ struct mount_change {
     /* When it has taken too long; 0: it was killed for that, and the kernel does not let go of it. */
     uint64_t due_ns;
     bool is_killed;
+    char tenant[KEEPER_NAME_MAX];
+    /* A box is made with mounts: its process opens them, then its disk is opened, then `box` is set up. */
+    bool is_start;
+    /* As long as somebody waits for that; else NULL. */
+    struct mount_start *start;
 };
 
 struct mounts {
@@ -51,7 +62,20 @@ int mounts_attach(struct keeper *keeper, struct boxed *boxed, const struct keepe
 int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keeper_detach *detach,
                   struct error *err);
 
-/* Nobody waits any more; what is under way goes on, and is noted. */
+/* Begins to open the mounts of a box that a checked request asks for: 0, and request_open() goes on; -1. */
+int mounts_start(struct keeper *keeper, const struct keeper_make *make, struct error *err);
+
+/* What was opened for this request, one for each of its mounts; NULL: nothing. */
+const struct root_taken *mounts_taken(struct keeper *keeper, const struct keeper_make *make);
+
+/* The box of this request is made, and its set-up begins: the request is answered when that is over. NULL: it could not be
+ * made. */
+void mounts_set_up(struct keeper *keeper, uint32_t asked, struct boxed *boxed);
+
+/* A box is on its end, so nobody waits for its set-up any more. */
+void mounts_box_ends(struct boxed *boxed);
+
+/* Nobody waits any more; what is under way in boxes that run goes on, and is noted. */
 void mounts_forget(struct keeper *keeper);
 
 /* Tells whether a change goes on whose end comes within its time. */

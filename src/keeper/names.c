@@ -109,22 +109,10 @@ static void entry_drop(struct name *entry)
     *entry = (struct name){.fd = -1};
 }
 
-/* Its type and number, which never change: the kernel is asked and no server, which may not answer. */
-static int find_what(int dir, const char *path, struct stat *st)
-{
-    struct statx is = {0};
-    int found = statx(dir, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &is);
-
-    *st = (struct stat){.st_dev = makedev(is.stx_dev_major, is.stx_dev_minor),
-                        .st_ino = is.stx_ino,
-                        .st_mode = is.stx_mode};
-    return found;
-}
-
 /* What a name may lead to: a directory, or for a root a file that the box room will look into. */
 static int look(const struct name *entry, int fd, struct stat *st, struct error *err)
 {
-    if (find_what(fd, "", st) < 0)
+    if (name_what(fd, "", st) < 0)
         return error_set(err, "bad_directory", errno, "cannot look at what is to be registered");
     if (S_ISDIR(st->st_mode) || (entry->kind == KEEPER_ROOT && S_ISREG(st->st_mode)))
         return 0;
@@ -163,22 +151,85 @@ static int file_write(const struct names *names, struct error *err)
     return 0;
 }
 
-/* The path may have become a link, or another directory: then the name leads nowhere. */
-static void reopen(struct name *entry)
+static struct name *entry_of(struct names *names, uint64_t generation)
 {
-    _cleanup_close_ int fd = open(entry->path, O_PATH | O_CLOEXEC);
-    struct error err;
+    for (size_t i = 0; i < names->table_used; i++)
+        if (names->table[i].kind != 0 && !names->table[i].is_removed &&
+            names->table[i].generation == generation)
+            return &names->table[i];
+    return NULL;
+}
+
+static int no_path(struct error *err)
+{
+    return error_set(err, "bad_directory", 0,
+                     "what is registered has no path here by which it could be found again");
+}
+
+/* The path may have become a link, or another directory: then a name that was registered leads nowhere. */
+static int accept(struct name *entry, const struct name_found *found, int fd, struct stat *st,
+                  struct error *err)
+{
+    struct error ignored;
+
+    if (entry->is_configured) {
+        if (fd < 0)
+            return error_set(err, "name_lost", found->errnum, "cannot open %s", entry->path);
+        return look(entry, fd, st, err) < 0 ? -1 : is_plain_path(found->path) ? 0 : no_path(err);
+    }
+    if (fd >= 0 && look(entry, fd, st, &ignored) == 0 && st->st_dev == entry->device &&
+        st->st_ino == entry->inode)
+        return 0;
+    return error_set(err, "name_lost", 0, "%s is not what was registered; register it again",
+                     entry->path);
+}
+
+void names_found(struct keeper *keeper, uint64_t generation, const struct name_found *found,
+                 int *fd)
+{
+    struct name *entry = entry_of(&keeper->names, generation);
+    char *path = entry != NULL && entry->is_configured ? strdup(found->path) : NULL;
+    struct error why;
     struct stat st;
 
-    if (fd < 0 || look(entry, fd, &st, &err) < 0 || st.st_dev != entry->device ||
-        st.st_ino != entry->inode) {
-        keeper_say("name_lost", "%s %s: %s is not what was registered; register it again",
-                   kinds[entry->kind], entry->name, entry->path);
+    if (entry == NULL || entry->is_there || accept(entry, found, *fd, &st, &why) < 0) {
+        if (entry != NULL && !entry->is_there)
+            keeper_say("name_lost", "%s %s: %s", kinds[entry->kind], entry->name, why.text);
+        free(path);
         return;
     }
-    entry->is_there = true;
+    if (path != NULL) {
+        free(entry->path);
+        entry->path = path;
+    }
+    entry->fd = fd_take(fd);
+    entry->device = st.st_dev;
+    entry->inode = st.st_ino;
     entry->is_directory = S_ISDIR(st.st_mode);
-    entry->fd = fd_take(&fd);
+    entry->is_there = true;
+    entry->is_told = false;
+}
+
+void names_say_hangs(const struct keeper *keeper, uint64_t generation)
+{
+    const struct name *entry = entry_of((struct names *)(uintptr_t)&keeper->names, generation);
+
+    if (entry != NULL)
+        keeper_say("name_lost",
+                   "%s %s: the file system of %s does not answer within %d s; it leads nowhere "
+                   "until it does: mend it",
+                   kinds[entry->kind], entry->name, entry->path, NAMES_FIND_MS / 1000);
+}
+
+/* Looks for all that are not there: those that were lost may be what they were. */
+static void find_all(struct keeper *keeper)
+{
+    const struct names *names = &keeper->names;
+
+    for (size_t i = 0; i < names->table_used; i++)
+        if (names->table[i].kind != 0 && !names->table[i].is_removed && !names->table[i].is_there)
+            name_find_begin(keeper, &names->table[i]);
+    name_finds_wait(keeper);
 }
 
 /* What stands before the path; the path, or NULL. */
@@ -250,7 +301,6 @@ static int file_read(struct names *names, struct error *err)
                              number);
         }
         entry.generation = ++names->generations;
-        reopen(&entry);
         *place = entry;
     }
     return 0;
@@ -284,30 +334,6 @@ void names_close(struct names *names)
 
 /* ---- changing it ---- */
 
-/* Its path, to find it again by, and an fd of ours without rights: what its client could do with the
- * one it gave is not for us to keep. */
-static int take(int fd, const struct stat *given, struct name *entry, struct error *err)
-{
-    char link[64], text[PATH_MAX];
-    struct stat st;
-    ssize_t length;
-
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    length = readlink(link, text, sizeof(text));
-    if (length <= 0 || length >= (ssize_t)sizeof(text))
-        return error_set(err, "bad_directory", 0, "the path of what is registered is too long");
-    text[length] = '\0';
-    if (!is_plain_path(text) || find_what(AT_FDCWD, text, &st) < 0 || st.st_dev != given->st_dev ||
-        st.st_ino != given->st_ino)
-        return error_set(err, "bad_directory", 0,
-                         "what is registered has no path here by which it could be found again");
-    entry->path = strdup(text);
-    entry->fd = open(link, O_PATH | O_CLOEXEC);
-    return entry->path != NULL && entry->fd >= 0
-               ? 0
-               : error_set(err, "capacity", errno, "cannot register a name");
-}
-
 /* A place for a name that is not there yet; NULL. */
 static struct name *entry_add(struct names *names, const struct names_request *request,
                               struct error *err)
@@ -333,7 +359,7 @@ static void entry_set(struct names *names, struct name *entry, const struct name
                    request->tenants[0] != '\0' ? request->tenants : TENANCY_USUAL);
     entry->read_only = request->read_only != 0;
     entry->generation = ++names->generations;
-    entry->is_there = entry->fd >= 0 && st != NULL;
+    entry->is_there = entry->fd >= 0;
     if (!entry->is_there)
         return;
     entry->device = st->st_dev;
@@ -341,15 +367,21 @@ static void entry_set(struct names *names, struct name *entry, const struct name
     entry->is_directory = S_ISDIR(st->st_mode);
 }
 
-int names_add(struct names *names, const struct names_request *request, int fd, struct error *err)
+int names_add(struct keeper *keeper, const struct names_request *request, int fd, struct error *err)
 {
+    struct names *names = &keeper->names;
     struct name *place, entry = {.kind = request->kind, .fd = -1};
+    struct name_found found;
     struct stat st;
 
     place = entry_add(names, request, err);
     if (place == NULL || look(&entry, fd, &st, err) < 0)
         return -1;
-    if (take(fd, &st, &entry, err) < 0) {
+    entry.fd = name_find_given(keeper, fd, &found, err);
+    if (entry.fd < 0)
+        return -1;
+    if (!is_plain_path(found.path) || (entry.path = strdup(found.path)) == NULL) {
+        (void)no_path(err);
         entry_drop(&entry);
         return -1;
     }
@@ -382,40 +414,25 @@ int names_remove(struct names *names, uint32_t kind, const char *name, struct er
 }
 
 /* One that leads nowhere is there all the same, and says so. */
-static struct name *configure(struct keeper *keeper, const struct config_name *wanted,
-                              struct error *err)
+static int configure(struct keeper *keeper, const struct config_name *wanted, struct error *err)
 {
     struct names *names = &keeper->names;
-    struct name *place, entry = {.kind = wanted->request.kind, .fd = -1, .is_configured = true};
-    _cleanup_close_ int fd = open(wanted->path, O_PATH | O_CLOEXEC);
-    struct error why = {0};
-    struct stat st = {0};
+    struct name *place = entry_add(names, &wanted->request, err);
 
-    place = entry_add(names, &wanted->request, err);
-    if (place == NULL) {
-        (void)error_wrap(err, "%s", keeper->places.config_path);
-        return NULL;
-    }
-    if (fd < 0)
-        (void)error_set(&why, "name_lost", errno, "cannot open %s", wanted->path);
-    if (fd < 0 || look(&entry, fd, &st, &why) < 0 || take(fd, &st, &entry, &why) < 0) {
-        keeper_say("name_lost", "%s %s: %s", kinds[entry.kind], wanted->request.name, why.text);
-        entry_drop(&entry);
-        entry.kind = wanted->request.kind;
-        entry.is_configured = true;
-    }
-    entry_set(names, &entry, &wanted->request, &st);
-    if (entry.path == NULL)
-        entry.path = strdup(wanted->path);
-    *place = entry;
-    return place;
+    if (place == NULL)
+        return error_wrap(err, "%s", keeper->places.config_path);
+    *place = (struct name){.kind = wanted->request.kind, .fd = -1, .is_configured = true};
+    place->path = strdup(wanted->path);
+    entry_set(names, place, &wanted->request, NULL);
+    return 0;
 }
 
 int names_configure(struct keeper *keeper, struct error *err)
 {
     for (size_t i = 0; i < keeper->config.names_count; i++)
-        if (configure(keeper, &keeper->config.names[i], err) == NULL)
+        if (configure(keeper, &keeper->config.names[i], err) < 0)
             return -1;
+    find_all(keeper);
     return 0;
 }
 
@@ -460,13 +477,14 @@ void names_configure_again(struct keeper *keeper)
     }
     for (size_t i = 0; i < keeper->config.names_count; i++) {
         struct error err;
-        struct name *now = configure(keeper, &keeper->config.names[i], &err);
 
-        if (now == NULL)
+        if (configure(keeper, &keeper->config.names[i], &err) < 0)
             keeper_say(err.code, "%s", err.text);
-        for (size_t j = 0; now != NULL && j < count; j++)
-            keep_generation(now, &before[j]);
     }
+    find_all(keeper);
+    for (size_t i = 0; i < names->table_used; i++)
+        for (size_t j = 0; j < count; j++)
+            keep_generation(&names->table[i], &before[j]);
     for (size_t i = 0; i < count; i++)
         entry_drop(&before[i]);
 }

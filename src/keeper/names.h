@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "keeper/loop.h"
+#include "keeper/names_find.h"
 #include "keeper/request.h"
 
 #include <limits.h>
@@ -88,11 +89,12 @@ struct names {
     int directory; /* DIR; borrowed */
     struct source source;
     struct names_client clients[NAMES_CLIENTS_MAX];
+    struct name_find finds[NAMES_FINDS_MAX];
 };
 
 /* An empty table. */
 void names_begin(struct names *names);
-/* Reads DIR/names. */
+/* Reads DIR/names; names_configure() finds what is in there. */
 int names_open(struct names *names, int directory, struct error *err);
 void names_close(struct names *names);
 
@@ -107,11 +109,16 @@ const struct name *names_find(const struct names *names, uint32_t kind, const ch
 bool names_may_have(const struct names *names, uint64_t generation, const char *tenant);
 
 /* What `fd` is open on; borrowed. */
-int names_add(struct names *names, const struct names_request *request, int fd, struct error *err);
+int names_add(struct keeper *keeper, const struct names_request *request, int fd,
+              struct error *err);
 int names_remove(struct names *names, uint32_t kind, const char *name, struct error *err);
 
-struct keeper;
-/* Adds those of cove.conf. One whose path is not there leads nowhere. */
+/* An answer to a name that was looked for, which takes the fd if it is what was registered. */
+void names_found(struct keeper *keeper, uint64_t generation, const struct name_found *found,
+                 int *fd);
+void names_say_hangs(const struct keeper *keeper, uint64_t generation);
+
+/* Adds those of cove.conf, and finds all. One whose path is not there leads nowhere. */
 int names_configure(struct keeper *keeper, struct error *err);
 /* Whether that could be done. Only for who is asked and ends: the table is of no use afterwards. */
 int names_can_configure_again(struct keeper *keeper, struct error *err);

@@ -85,7 +85,7 @@ static void obey(struct keeper *keeper, const struct names_request *request, int
             upgrade_outcome(keeper, err);
         return;
     }
-    done = request->verb == NAMES_ADD ? names_add(names, request, fd, err)
+    done = request->verb == NAMES_ADD ? names_add(keeper, request, fd, err)
                                       : names_remove(names, request->kind, request->name, err);
     if (done < 0)
         return;

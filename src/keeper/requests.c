@@ -260,18 +260,36 @@ static void do_hello(struct keeper *keeper, const union keeper_request *request)
     notify_say(&keeper->notify, "READY=1");
 }
 
+void request_made(struct keeper *keeper, uint32_t id, const struct boxed *boxed)
+{
+    struct keeper_made answer = {.head = {.type = KEEPER_MADE, .id = id}, .box = boxed->handle};
+
+    engine_answer(keeper, &answer, sizeof(answer), boxed->handle);
+    engine_wake(keeper);
+}
+
 void request_make(struct keeper *keeper, const struct keeper_make *make,
                   const struct disk_kept *disk, struct error *err)
 {
-    struct keeper_made answer = {.head = {.type = KEEPER_MADE, .id = make->head.id}};
-    struct boxed *boxed;
+    uint32_t id = make->head.id;
+    bool has_mounts = make->mounts_count > 0;
+    struct boxed *boxed = NULL;
+    bool failed = err->code[0] != '\0' || boxes_make(keeper, make, disk, &boxed, err) < 0;
 
-    if (err->code[0] != '\0' || boxes_make(keeper, make, disk, &boxed, err) < 0) {
-        refuse(keeper, make->head.id, err);
-        return;
-    }
-    answer.box = boxed->handle;
-    engine_answer(keeper, &answer, sizeof(answer), boxed->handle);
+    if (failed)
+        refuse(keeper, id, err);
+    else if (!has_mounts)
+        request_made(keeper, id, boxed);
+    if (has_mounts)
+        mounts_set_up(keeper, id, failed ? NULL : boxed);
+}
+
+void request_open(struct keeper *keeper, const struct keeper_make *make)
+{
+    struct error err = {0};
+
+    if (make->disk_kind == KEEPER_EPHEMERAL || disks_open(keeper, make, &err) < 0)
+        request_make(keeper, make, NULL, &err);
 }
 
 static void do_make(struct keeper *keeper, const union keeper_request *request)
@@ -279,9 +297,11 @@ static void do_make(struct keeper *keeper, const union keeper_request *request)
     const struct keeper_make *make = &request->make;
     struct error err = {0};
 
-    if (make->disk_kind == KEEPER_EPHEMERAL)
+    if (make->disk_kind == KEEPER_EPHEMERAL && make->mounts_count == 0)
         request_make(keeper, make, NULL, &err);
-    else if (boxes_check(keeper, make, &err) < 0 || disks_open(keeper, make, &err) < 0)
+    else if (boxes_check(keeper, make, &err) < 0 ||
+             (make->mounts_count > 0 ? mounts_start(keeper, make, &err)
+                                     : disks_open(keeper, make, &err)) < 0)
         refuse(keeper, make->head.id, &err);
 }
 
@@ -303,6 +323,7 @@ static void do_claim(struct keeper *keeper, const union keeper_request *request)
         return;
     }
     memcpy(boxed->owner, claim->owner, sizeof(boxed->owner));
+    memcpy(boxed->tenant, claim->tenant, sizeof(boxed->tenant));
     done(keeper, claim->head.id);
 }
 

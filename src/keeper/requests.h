@@ -12,11 +12,18 @@ struct keeper;
  * and at nothing else, so it can be tried with anything. */
 const char *request_fault(const union keeper_request *request, size_t size, bool is_greeted);
 
-/* Makes the box of a checked MAKE and answers. `disk` (of a persistent one) is open, or `err` says why it
- * is not; borrowed. */
+/* The mounts of a checked MAKE are open, if it has any: its disk is next. */
+void request_open(struct keeper *keeper, const struct keeper_make *make);
+
+/* Makes the box of a checked MAKE and answers, one with mounts when its set-up is over. `disk` (of a persistent one) is
+ * open, or `err` says why it is not; borrowed. */
 struct error;
 void request_make(struct keeper *keeper, const struct keeper_make *make,
                   const struct disk_kept *disk, struct error *err);
+
+/* Answers a MAKE. */
+struct boxed;
+void request_made(struct keeper *keeper, uint32_t id, const struct boxed *boxed);
 
 /* Answers a request that was under way: it is done, or `err` says why it is not. */
 void request_answer(struct keeper *keeper, uint32_t id, const struct error *err);

@@ -447,6 +447,7 @@ static int watch_all(struct keeper *keeper, struct error *err)
 {
     if (names_serve(keeper, keeper->listeners.keeper, err) < 0 || names_resume(keeper, err) < 0)
         return -1;
+    name_finds_resume(keeper);
     disks_resume(keeper);
     mounts_resume(keeper);
     boxes_resume(keeper);

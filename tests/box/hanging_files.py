@@ -1,7 +1,7 @@
 """A FUSE file system of a file, `file`, whose reads are never answered, and of a directory in another one, deep/given.
-With a name it stops itself when it has first said that there is such. From SIGUSR1 to SIGUSR2 it answers nothing at all,
+With a name it stops itself when it has first said that there is such; with "--forget" no attributes are kept. From SIGUSR1 to SIGUSR2 it answers nothing at all,
 and says when it is asked. Speaks the kernel's protocol itself, for it must do what no library does.
-usage: hanging_files.py DIRECTORY [NAME]"""
+usage: hanging_files.py DIRECTORY [NAME | --forget]"""
 import ctypes
 import os
 import signal
@@ -12,6 +12,7 @@ LOOKUP, GETATTR, OPEN, READ, STATFS, INIT, OPENDIR, READDIR, ACCESS = 1, 3, 14, 
 RELEASE, RELEASEDIR, FLUSH, FORGET, INTERRUPT, BATCH_FORGET = 18, 29, 25, 2, 36, 42
 SILENT = (FORGET, BATCH_FORGET, INTERRUPT, READ)
 INODES = {b"file": 2, b"deep": 3, b"given": 4}
+KEPT_FOR = 0 if "--forget" in sys.argv else 1  # seconds
 
 IN = struct.Struct("<IIQQIIIHH")
 INIT_EXT, ALLOW_IDMAP_HIGH = 1 << 30, 1 << 8
@@ -33,9 +34,9 @@ def reply(opcode, inode, body):
         if number is None:
             return 2
         known_for = 1 if number == INODES[b"file"] else 0  # seconds
-        return struct.pack("<QQQQII", number, 0, known_for, 1, 0, 0) + attributes(number)
+        return struct.pack("<QQQQII", number, 0, known_for, KEPT_FOR, 0, 0) + attributes(number)
     if opcode == GETATTR:
-        return struct.pack("<QII", 1, 0, 0) + attributes(inode)
+        return struct.pack("<QII", KEPT_FOR, 0, 0) + attributes(inode)
     if opcode in (OPEN, OPENDIR):
         return struct.pack("<QII", 1, 0, 0)
     if opcode == STATFS:

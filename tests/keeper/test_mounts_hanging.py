@@ -3,6 +3,7 @@ boxes nor an upgrade. A change whose process was killed is found out to be done 
 import concurrent.futures
 import contextlib
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -10,7 +11,7 @@ import pytest
 
 import harness
 import serving
-from sandboxes import create, new_key, path_of, run
+from sandboxes import EPHEMERAL, create, new_key, path_of, run
 
 CHANGE_S, KILL_S = 10, 1  # of src/keeper/mounts.c
 BELOW = "/mnt/silent/deep/given"
@@ -32,15 +33,20 @@ def silent(tmp_path, request):
             subprocess.run(["umount", "-l", directory], capture_output=True, check=False)
 
 
-@pytest.fixture
-def serve(tmp_path, silent):
+def started(tmp_path, more=""):
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "a").write_text("from outside\n")
     config = (f"[boxes]\npool = 0\nmemory = 256M\ndisk = 64M\n"
-              f"[mounts]\nsilent = {tmp_path}/silent\ngiven = {tmp_path}/given\n"
+              f"[mounts]\nsilent = {tmp_path}/silent\ngiven = {tmp_path}/given\n{more}"
               "[mount_tenants]\nsilent = *\ngiven = *\n")
-    with serving.Serve(tmp_path / "serve", config, clock=True) as started:
-        yield started
+    return serving.Serve(tmp_path / "serve", config, clock=True)
+
+
+@pytest.fixture
+def serve(tmp_path, silent):
+    assert silent
+    with started(tmp_path) as serve:
+        yield serve
 
 
 def mount(serve, path, target="/mnt/given", name="given", key=None):
@@ -85,6 +91,12 @@ def mounting(serve, server, path, target=BELOW):
 def mounters(serve):
     pids = harness.children_of(serve.process.pid)
     return [pid for pid in pids if harness.status_of(pid).get("Name") == "cove-mount"]
+
+
+def boxes_of(serve):
+    """Processes of those that no zygote makes, in their set-up or after it."""
+    pids = harness.children_of(serve.process.pid)
+    return [pid for pid in pids if harness.status_of(pid).get("Name") in ("cove-keeper", "cove-init")]
 
 
 def take_too_long(serve, seconds=CHANGE_S):
@@ -209,3 +221,171 @@ def test_a_mount_that_comes_too_late_is_taken_away(serve, silent):
     silent.send_signal(signal.SIGUSR2)
     harness.wait_for(lambda: prints(serve, box, "grep -c given /proc/self/mountinfo") == "0\n" and not mounters(serve),
                      what="it to be taken away")
+
+
+# ---- boxes that are made with it ---------------------------------------------------------------
+
+SILENT = {"name": "silent", "target": "/mnt/silent", "read_only": True}
+GIVEN = {"name": "given", "target": "/mnt/given", "read_only": True}
+forgetful = pytest.mark.parametrize("silent", ["--forget"], indirect=True)
+
+
+@contextlib.contextmanager
+def asking(serve, server, count, ask):
+    """Asks so many times at once; for what they were answered."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        try:
+            yield [pool.submit(ask) for _ in range(count)]
+        except BaseException:
+            server.kill()  # so that nothing is waited for
+            raise
+
+
+def creating(serve, *mounts, key=None, **fields):
+    def ask():
+        with serve.tcp(key) if key else serve.client() as client:
+            return client.post("/v1/sandboxes", {**EPHEMERAL, "mounts": mounts, **fields})
+    return ask
+
+
+def starting(serve, path):
+    def ask():
+        with serve.client() as client:
+            return client.post(f"{path}/start")
+    return ask
+
+
+def others_go_on(serve, box):
+    assert prints(serve, box, "echo well") == "well\n"
+    for mounts in ([], [GIVEN]):
+        with serve.client() as client:
+            path = path_of(create(client, mounts=mounts))
+            assert run(client, path, f"cat {GIVEN['target']}/a")["stdout"] == ("from outside\n" if mounts else "")
+            assert client.delete(path).status in (202, 204)
+
+
+@forgetful
+def test_a_create_fails_after_a_time_and_holds_up_nobody(serve, silent):
+    with serve.client() as client:
+        box = path_of(create(client))
+    silent.send_signal(signal.SIGUSR1)
+    with asking(serve, silent, 1, creating(serve, GIVEN, SILENT)) as answers:
+        assert silent.stdout.readline() == b"asked\n"
+        others_go_on(serve, box)
+        take_too_long(serve)
+        take_too_long(serve, KILL_S)  # the kernel does not let go of it
+        answer = answers[0].result()
+    assert answer.code == "capacity" and "silent at /mnt/silent" in answer.json["detail"], answer.json
+    assert "does not answer" in answer.json["detail"]
+    others_go_on(serve, box)
+    mend(silent)
+    harness.wait_for(lambda: not mounters(serve), what="the process to end")
+
+
+@forgetful
+def test_a_start_fails_after_a_time_and_comes_when_it_answers_again(serve, silent):
+    with serve.client() as client:
+        box = path_of(create(client))
+        kept = path_of(create(client, disk_kind="persistent", mounts=[SILENT]))
+        assert client.post(f"{kept}/stop").status == 200
+    silent.send_signal(signal.SIGUSR1)
+    with asking(serve, silent, 1, starting(serve, kept)) as answers:
+        assert silent.stdout.readline() == b"asked\n"
+        others_go_on(serve, box)
+        take_too_long(serve)
+        take_too_long(serve, KILL_S)
+        answer = answers[0].result()
+    assert answer.code == "capacity" and "silent at /mnt/silent" in answer.json["detail"], answer.json
+    silent.send_signal(signal.SIGUSR2)
+    assert starting(serve, kept)().status == 200
+    assert prints(serve, kept, "ls -d /mnt/silent") == "/mnt/silent\n"
+
+
+@pytest.mark.parametrize("silent", ["deep"], indirect=True)
+def test_a_set_up_fails_after_a_time_and_holds_up_nobody(serve, silent):
+    """It has opened both, and waits on the way to the target of the second."""
+    with serve.client() as client:
+        box = path_of(create(client))
+    with asking(serve, silent, 1, creating(serve, SILENT, {**GIVEN, "target": BELOW})) as answers:
+        stopped(silent)
+        others_go_on(serve, box)
+        # And one of its own, which has ended.
+        hanging = min(pid for pid in boxes_of(serve) if harness.status_of(pid).get("Name") == "cove-keeper")
+        held = [os.readlink(fd) for fd in pathlib.Path(f"/proc/{hanging}/fd").iterdir()]
+        assert not [path for path in held if str(serve.directory) in path], "it holds the keeper's files"
+        take_too_long(serve)
+        answer = answers[0].result()
+    assert answer.code == "capacity" and "silent, given" in answer.json["detail"], answer.json
+    others_go_on(serve, box)
+    harness.wait_for(lambda: not boxes_of(serve), what="the end of the box")
+    mend(silent)
+
+
+@pytest.mark.wall
+@forgetful
+def test_a_tenant_has_few_that_hang_and_others_mount_meanwhile(serve, silent):
+    """Sixteen of one tenant: changes of boxes that run, and creates."""
+    with serve.client() as client:
+        keys = [new_key(client, tenant=tenant)["secret"] for tenant in ("many", "other")]
+    boxes = [made(serve, keys[0])[0] for _ in range(8)]
+    with serve.tcp(keys[1]) as client:
+        other = path_of(create(client))
+    silent.send_signal(signal.SIGUSR1)
+    changes = iter(boxes)
+    for ask in (lambda: mount(serve, next(changes), BELOW, key=keys[0]), creating(serve, SILENT, key=keys[0])):
+        hanging = len(mounters(serve))
+        with asking(serve, silent, 8, ask) as answers:
+            harness.wait_for(lambda: len(mounters(serve)) == hanging + 8, what="all to hang")
+            assert mount(serve, other, key=keys[1]).status == 200 and unmount(serve, other).status == 204
+            take_too_long(serve)
+            take_too_long(serve, KILL_S)
+            assert {answer.result().code for answer in answers} == {"capacity"}
+    refused = creating(serve, GIVEN, key=keys[0])()
+    assert refused.code == "capacity" and "16 mounts of this tenant" in refused.json["detail"], refused.json
+    assert len(mounters(serve)) == 16
+    assert creating(serve, GIVEN, key=keys[1])().status == 201 and mount(serve, other, key=keys[1]).status == 200
+    mend(silent)
+    harness.wait_for(lambda: not mounters(serve), what="them to end")
+    assert creating(serve, GIVEN, key=keys[0])().status == 201
+
+
+# ---- names that lead there ---------------------------------------------------------------------
+
+INSIDE = {"name": "inside", "target": "/mnt/inside", "read_only": True}
+
+
+def finders(serve):
+    pids = harness.children_of(serve.process.pid)
+    return [pid for pid in pids if harness.status_of(pid).get("Name") == "cove-name"]
+
+
+def test_a_start_does_not_wait_for_it_and_the_name_comes_when_it_answers(tmp_path, silent):
+    silent.send_signal(signal.SIGUSR1)
+    with started(tmp_path, f"inside = {tmp_path}/silent/deep/given\n") as serve:
+        with serve.client() as client:
+            box = path_of(create(client))
+        assert "does not answer" in serve.said() and len(finders(serve)) == 1
+        assert creating(serve, INSIDE)().code == "unknown_mount"
+        assert creating(serve, GIVEN)().status == 201
+        silent.send_signal(signal.SIGUSR2)
+        harness.wait_for(lambda: creating(serve, INSIDE)().status == 201, what="the name to lead there")
+        assert not finders(serve) and prints(serve, box, "echo well") == "well\n"
+
+
+def test_a_reload_does_not_wait_for_it(tmp_path, silent):
+    with started(tmp_path, f"inside = {tmp_path}/silent/deep/given\n") as serve:
+        with serve.client() as client:
+            box = path_of(create(client))
+        assert creating(serve, INSIDE)().status == 201
+        silent.send_signal(signal.SIGUSR1)
+        for _ in range(2):
+            old = serve.engine_pid()
+            serve.process.send_signal(signal.SIGHUP)
+            harness.wait_for(lambda old=old: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE,
+                             "the next engine")
+            serve.wait_ready()
+        assert prints(serve, box, "echo well") == "well\n" and len(finders(serve)) == 2
+        assert creating(serve, GIVEN)().status == 201 and creating(serve, INSIDE)().code == "unknown_mount"
+        silent.send_signal(signal.SIGUSR2)
+        harness.wait_for(lambda: creating(serve, INSIDE)().status == 201, what="the name to lead there")
+        assert not finders(serve)
