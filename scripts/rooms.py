@@ -29,8 +29,8 @@ OF_THE_PROCESSOR = {"src/box/embed.S", "src/box/spawn.c", "src/kernel/thread.c",
                     "src/kernel/worker/filter.c",
                     "tests/box/attacks/foreign.c",
                     "tests/unit/test_filter.c"}
-# openat2() answers EAGAIN when something is renamed meanwhile: one function asks again, and the others call it. What may
-# stand on the way is one of the few that fd.h names; a box's init has the key of its filter to say beside it.
+# openat2() answers EAGAIN when something is renamed meanwhile: one function asks again, and the others call it. The
+# few ways in which it may walk are named in fd.h; a box's init has the key of its filter to say beside it.
 OF_OPENAT2 = {"SYS_openat2": ("call fd_openat2(), which asks again", {"src/base/fd.c", "src/box/probe.c"}),
               "RESOLVE_": ("call fd_open_below()", {"src/base/fd.c", "src/box/init/files.c", "src/box/init/watches.c"})}
 COMMENT = re.compile(r"\s*(/\*|\*)")
@@ -141,7 +141,7 @@ def circles_of(graph):
 
 
 def faults_of_circles(circles, listed):
-    """What is wrong between the circles that are there and a table of their sizes, by one file of each."""
+    """Faults between the circles that are there and a table of their sizes, by one file of each."""
     for circle in circles:
         names = sorted(circle & listed.keys())
         allowed = [listed.pop(name) for name in names]

@@ -85,7 +85,7 @@ write_units() {
     cp -p "$programs/test/tests/kernel-test.image" "$tree/build/test/tests/"
 }
 
-# What is packed, and what tries it. Roots and images are large: they come by a disk of their own.
+# Packages, and the programs that try them. Roots and images are large: they come by a disk of their own.
 write_packed() {
     local tree=$work/${of}tree/cove
     mkdir -p "$tree/build/packed" "$tree/docs" "$tree/tests"

@@ -62,7 +62,7 @@ static ptrdiff_t decode(const char *alphabet, const char *text, size_t size, voi
         bits |= three(sextets, last, end);
         memcpy(bytes, end, rest - 1);
         bytes += rest - 1;
-        /* What the last letter says beyond the bytes must be 0, or two texts would be the same. */
+        /* Bits of the last letter beyond the bytes must be 0, or two texts would be the same. */
         if (end[2] != 0 || (rest == 2 && end[1] != 0))
             return -1;
     }

@@ -1,4 +1,4 @@
-/* Rates: see rate.h. Pure code. What passed of the time in which the next one comes is never lost. */
+/* Rates: see rate.h. Pure code. Time that has passed towards the next one is never lost. */
 #include "base/rate.h"
 
 #define SECOND_NS 1000000000U

@@ -1,7 +1,7 @@
 /* Characters of UTF-8: see utf8.h. Pure code; hostile bytes of any length are fine. */
 #include "base/utf8.h"
 
-/* What may follow a first byte: the second has a range of its own where shorter forms exist, where
+/* The bytes that may follow a first one: the second has a range of its own where shorter forms exist, where
  * surrogates would be, and where Unicode ends. */
 static size_t lead(unsigned char first, unsigned char *low, unsigned char *high)
 {

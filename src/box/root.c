@@ -214,7 +214,7 @@ int root_bind_place_open(const struct box_bind *bind, const struct caller *calle
     _cleanup_close_ int place = open(bind->source, O_PATH | O_CLOEXEC);
     struct statx is;
 
-    /* What kind of file it is never changes: the kernel is asked and no server, which may not answer. */
+    /* The kind of a file never changes: the kernel is asked and no server, which may not answer. */
     if (place < 0 || statx(place, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &is) < 0)
         return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
     if (bind_check(bind, is.stx_mode, out, err) < 0)
@@ -237,7 +237,7 @@ int root_bind_take(const struct box_bind *bind, struct root_taken *taken, struct
     _cleanup_close_ int mount = -1;
     struct stat st;
 
-    /* What is taken is what is looked at: the path may mean something else the next moment. */
+    /* The same file is taken and looked at: the path may mean another the next moment. */
     mount = sys_open_tree(AT_FDCWD, bind->source,
                           OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
     if (mount < 0 || fstatat(mount, "", &st, AT_EMPTY_PATH) < 0)

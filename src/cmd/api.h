@@ -56,8 +56,8 @@ int api_text(const struct doc *doc, const char *key, const char **text, struct e
 /* ---- "K=V" options ---- */
 
 struct api_pairs {
-    struct doc *object,
-        *file; /* NULL: none yet; ours. What `file` has, holds where `object` has nothing */
+    /* NULL: none yet; ours. `file` holds where `object` has nothing. */
+    struct doc *object, *file;
 };
 
 /* For `take` of an option such as --env: NAME=VALUE, or with `passes` NAME for the caller's own. */

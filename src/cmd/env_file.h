@@ -1,7 +1,7 @@
 /* Variables out of a file, for --env-file: lines as docker takes them.
  *
  * NAME=VALUE, with all of VALUE as it stands; NAME alone is the caller's own, and nothing where that is not set; lines
- * that are empty or begin with '#' say nothing. What stands in a value may be a secret: no message repeats it. */
+ * that are empty or begin with '#' say nothing. A value may be a secret: no message repeats it. */
 #pragma once
 
 #include "base/err.h"

@@ -164,7 +164,7 @@ static int take_env_file(void *into, const char *value, struct error *err)
     return env_file_read(value, file_pair_set, into, err);
 }
 
-/* What --env says holds, wherever it stands. */
+/* --env holds, wherever it stands. */
 static int env_merge(struct run_options *options, struct error *err)
 {
     for (size_t i = 0; i < options->env_file.count; i++) {

@@ -354,7 +354,7 @@ static void leave_detached(struct session *session)
     leave(session, 0);
 }
 
-/* What its user would type. Where the process is ours, it is typed until that ends; whoever only attaches leaves it to
+/* Types as its user would. Where the process is ours, it is typed until that ends; whoever only attaches leaves it to
  * others. */
 static void say_end(struct session *session)
 {

@@ -30,7 +30,7 @@ struct files {
     uint64_t timeout_ms;
     struct files_calls calls;
     void *arg;
-    /* What comes is taken in the tenant's turns. */
+    /* Takes what comes in the tenant's turns. */
     struct task task;
 
     struct tool *tool;

@@ -194,8 +194,8 @@ void procs_oom(struct proc *proc, bool was_oom);
 /* Of its terminal; "no_terminal" where it has none. */
 int proc_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
 
-/* What is typed at the terminal ends behind what was written. Its program is told so whenever it reads, and is hung up,
- * then killed, if it takes many ends and goes on: see box/tool/input_end.h. Keys that come later call it off. */
+/* Ends the input that is typed at the terminal, behind what was written. Its program is told so whenever it reads, and is
+ * hung up, then killed, if it takes many ends and goes on: see box/tool/input_end.h. Keys that come later call it off. */
 int proc_input_end(struct proc *proc, struct error *err);
 /* As that, and what fills the screen draws it anew, also where the size is the same. */
 int proc_redraw(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);

@@ -174,7 +174,7 @@ void settings_faults(int fd, const char *path, conf_fault tell, void *arg)
     settings_free(&settings);
 }
 
-/* What the engine would do is in engine/capacity.c and disk_room.c. */
+/* The engine does the same in engine/capacity.c and disk_room.c. */
 void settings_fit(const struct settings *settings, uint64_t disk_bytes, uint64_t disk_free)
 {
     uint64_t headroom = settings->headroom_disk, usable = 0, most = disk_bytes;

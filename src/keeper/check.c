@@ -80,7 +80,7 @@ static void fault_add(void *arg, const struct error *fault)
     unsigned line = line_of(faults->path, fault->text);
     size_t at = faults->count;
 
-    /* What the other program has found as well. */
+    /* The other program has found these as well. */
     for (size_t i = 0; i < faults->count; i++)
         if ((line != 0 && faults->all[i].line == line) ||
             strcmp(faults->all[i].said.text, fault->text) == 0)

@@ -70,7 +70,7 @@ static int find(struct keeper *keeper, pid_t *pid, int *connection, struct error
     if (places_find_socket(places, &keeper->options, err) < 0)
         return -1;
     if (ask(places->keeper_path, &peer, connection, err) < 0) {
-        /* What the file says of it now holds from the next start on only. */
+        /* A new value in the file holds from the next start on only. */
         bool is_configured = keeper->options.socket != NULL &&
                              keeper->options.socket == keeper->config.socket;
 

@@ -364,7 +364,7 @@ static int check(void)
     return check_start(&keeper) ? 0 : 1;
 }
 
-/* What concerns a server that runs: in a line what came of it. */
+/* Asks something of a server that runs, and says in a line how it ended. */
 static int tell(void)
 {
     const struct options *options = &keeper.options;

@@ -65,7 +65,7 @@ int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keepe
 /* Begins to open the mounts of a box that a checked request asks for: 0, and request_open() goes on; -1. */
 int mounts_start(struct keeper *keeper, const struct keeper_make *make, struct error *err);
 
-/* What was opened for this request, one for each of its mounts; NULL: nothing. */
+/* Opened for this request, one for each of its mounts; NULL: nothing. */
 const struct root_taken *mounts_taken(struct keeper *keeper, const struct keeper_make *make);
 
 /* The box of this request is made, and its set-up begins: the request is answered when that is over. NULL: it could not be

@@ -1,4 +1,4 @@
-/* What the two files of mounts share. */
+/* Shared by the two files of mounts. */
 #pragma once
 
 #include "keeper/mounts.h"

@@ -33,7 +33,7 @@ int name_what(int dir, const char *path, struct stat *st)
 
 /* ---- in the process of its own ---- */
 
-/* What the client could do with the fd that it gave is not for us to keep. */
+/* Rights that the client's fd has are not for us to keep. */
 static void look(int fd, struct name_found *found)
 {
     char link[40];

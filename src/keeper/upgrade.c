@@ -184,7 +184,7 @@ void upgrade_begin(struct keeper *keeper)
     ask(keeper);
 }
 
-/* What it has said goes into our log, and the last line, without time, level and program, to those who ask. */
+/* Its words go into our log, and the last line, without time, level and program, to those who ask. */
 static void hear(struct upgrade *upgrade)
 {
     char text[4096] = "", *line;

@@ -38,7 +38,7 @@ struct upgrade {
 /* SIGHUP. */
 void upgrade_begin(struct keeper *keeper);
 
-/* What came of the last one, for those who asked for it: no error where it is in force and its engine runs. */
+/* The outcome of the last one, for those who asked for it: no error where it is in force and its engine runs. */
 #define UPGRADE_UNDER_WAY "under_way"
 void upgrade_outcome(const struct keeper *keeper, struct error *err);
 

@@ -23,7 +23,7 @@ class Hello(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def service_at(directory):
-    """What listens on the host's loopback alone, and a socket file that leads to it and to nothing else."""
+    """A server on the host's loopback alone, and a socket file that leads to it and to nothing else."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = str(server.server_address[1])

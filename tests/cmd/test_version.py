@@ -1,4 +1,4 @@
-"""What `cove version` says of a build, and of the server; and how a build learns of which commit it is."""
+"""`cove version` tells of a build, and of the server; and a build learns of which commit it is."""
 import json
 import os
 import re

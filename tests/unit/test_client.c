@@ -1,4 +1,4 @@
-/* What the client reads from a server that may say anything: addresses, heads, chunks,
+/* The client reads from a server that may say anything: addresses, heads, chunks,
  * and the texts that it shows to people. */
 #include "base/fd.h"
 #include "check.h"

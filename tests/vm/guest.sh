@@ -79,7 +79,7 @@ esac
 mkdir -p /cove/build/testroot
 mount -t ext4 -o ro,noload /dev/vdd /cove/build/testroot
 
-# What is packed, and the host's network, from which roots have their packages.
+# Packages, and the host's network, from which roots have theirs.
 if [ -e /dev/vde ]; then
     mount -t ext4 -o ro,noload /dev/vde /cove/build/packed
     modprobe virtio_net

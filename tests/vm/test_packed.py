@@ -1,4 +1,4 @@
-"""What is packed for the machine of a guest, used there as on a host by the same programs."""
+"""Packages for the machine of a guest, used there as on a host by the same programs."""
 import pathlib
 import subprocess
 

@@ -311,7 +311,7 @@ static bool get(const struct terminal *terminal, struct bytes *bytes)
     return bytes->to > 0;
 }
 
-/* What a command that takes no end of its input is told in its place. */
+/* Told to a command that takes no end of its input, in place of it. */
 static void end_input(struct terminal *terminal)
 {
     if (terminal->has_ended || terminal->keys.to > 0)

@@ -1,6 +1,6 @@
 /* A tenant's share of the lines of a second in the audit log, which has so many bytes for all: else a key that only
- * reads could push out what everybody did. What a tenant changes, what it reads, which is cheaper, and what it is refused,
- * which is cheapest, have shares of their own. */
+ * reads could push out what everybody did. Changes, reads, which are cheaper, and refusals, which are cheapest, have shares
+ * of their own. */
 #pragma once
 
 #include "engine/map.h"

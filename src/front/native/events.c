@@ -141,7 +141,7 @@ HANDLER(events_stream)
     stream_end_after(&events->stream, events->for_ms, end);
     http_on_gone(request, gone, events);
     job_on_drain(job, cut);
-    /* What is past may take a while, and has turns; what comes is listened to from now on. */
+    /* The past may take a while, and has turns; all that comes is listened to from now on. */
     events->is_behind = events->next != 0;
     if (events->is_behind)
         stream_news(&events->stream);

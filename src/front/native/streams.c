@@ -56,7 +56,7 @@ static uint64_t next_tick(const struct native *native, uint64_t now)
 
 static void turn_want(struct stream *stream);
 
-/* What clients have taken makes room for others of their tenant. */
+/* A client that has taken something makes room for others of its tenant. */
 static void look_for_room(struct native *native)
 {
     struct stream *stream;

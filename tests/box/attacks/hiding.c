@@ -1,7 +1,7 @@
 /* Entry 68: memory where whoever only adds up resident sizes does not look: page tables, threads whose
  * first one has ended, a process with an endless /proc/PID/status, one whose mappings take long to
  * read, shared pages that nothing maps in, System V objects and pinned pages, and what the kernel keeps of files
- * and mappings. What comes to its end was not stopped, and says so. */
+ * and mappings. One that comes to its end was not stopped, and says so. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -120,7 +120,7 @@ static void hide_mappings(void)
     take(limit);
 }
 
-/* What the kernel keeps of mappings, and of open files: hardly a page of the processes that have them. */
+/* Memory of the kernel for mappings, and for open files: hardly a page of the processes that have them. */
 static void keep_in_kernel(void (*take_one)(size_t number))
 {
     for (int i = 0; i < 16; i++) {

@@ -1,9 +1,9 @@
-// What of a sandbox is the system's, and not the code's to write: one list for all that ask.
+// Places of a sandbox that are the system's, and not the code's to write: one list for all that ask.
 import { isWithin } from "./filesystem-paths.js";
 
-/** What a box has of the host without a word: its system directories, read-only. */
+/** System directories of the host that a box has without a word, read-only. */
 export const SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/** What the box has of its own, in which nothing of the host can lie. */
+/** Directories of the box's own, in which nothing of the host can lie. */
 export const OWN = ["/proc", "/sys", "/dev"];
 
 /** Whether it is of the host where the sandbox has no root of its own, and of root where it has. */
