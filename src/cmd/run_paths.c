@@ -94,7 +94,7 @@ int run_workspace_parse(const char *value, const char *target, struct box_bind *
     size_t length = strlen(value);
     struct stat st;
 
-    bind->read_only = suffix_take(value, &length);
+    *bind = (struct box_bind){.read_only = suffix_take(value, &length)};
     bind->source = strndup(value, length);
     bind->target = strdup(target);
     if (bind->source == NULL || bind->target == NULL)
@@ -171,7 +171,7 @@ int run_mount_parse(const char *value, struct box_bind *bind, struct error *err)
     const char *colon;
     size_t target;
 
-    bind->read_only = suffix_take(value, &length);
+    *bind = (struct box_bind){.read_only = suffix_take(value, &length)};
     colon = memrchr(value, ':', length);
     if (colon == NULL || colon == value)
         return error_set(err, "bad_mount", 0,
