@@ -2,6 +2,7 @@
 """Says of which commit a build is, at build time: its name, "-dirty" where files differ from it, and its date. All of it
 follows from the commit, so that it can be built again to the same bytes. Sources that are no repository have neither,
 and that of a directory above them is not theirs."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -12,7 +13,7 @@ source, machine, output = sys.argv[1:]
 def git(*words):
     try:
         return subprocess.run(["git", "-c", f"safe.directory={source}", "-C", source, *words], check=True,
-                              capture_output=True, text=True).stdout.strip()
+                              capture_output=True, text=True, env={**os.environ, "TZ": "UTC0"}).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
 
