@@ -2,7 +2,6 @@
 //
 // What costs time in node:http is avoided: headers are one flat array, the body is written with them, an answer is
 // read by one listener, and no timer, signal or promise is made that nobody asked for.
-import { constants } from "node:buffer";
 import * as http from "node:http";
 import * as https from "node:https";
 import type { Socket } from "node:net";
@@ -32,23 +31,31 @@ export class Aborted extends Error {}
 
 const EMPTY = Buffer.alloc(0);
 const LARGE = 1024 * 1024;
+/** No more is taken on the word of a length alone: for all of a longer one when so much of it has come. */
+const AHEAD = 16 * LARGE;
 
 /**
  * A body in the making. A large one whose length is known gets its memory once, and each part is copied as it comes: parts
  * that are kept to the end take twice the memory, and the kernel as long to hand it out as all the rest takes.
+ * Its calls throw where there is no memory.
  */
 class Whole {
     #parts: Buffer[] = [];
     #all: Buffer | undefined;
     #used = 0;
 
-    constructor(length: number) {
-        if (length >= LARGE && length <= constants.MAX_LENGTH) this.#all = Buffer.allocUnsafeSlow(length);
+    constructor(readonly length: number) {
+        if (length >= LARGE && length <= AHEAD) this.#all = Buffer.allocUnsafeSlow(length);
     }
 
     add(part: Buffer): void {
-        if (this.#all) this.#used += part.copy(this.#all, this.#used);
-        else this.#parts.push(part);
+        if (!this.#all && this.length > AHEAD && this.#used + part.length > AHEAD) {
+            this.#all = Buffer.allocUnsafeSlow(this.length);
+            this.#used = 0;
+            for (const before of this.#parts.splice(0)) this.#used += before.copy(this.#all, this.#used);
+        }
+        if (!this.#all) this.#parts.push(part);
+        this.#used += this.#all ? part.copy(this.#all, this.#used) : part.length;
     }
 
     take(): Buffer {
@@ -150,16 +157,27 @@ export class Wire {
                 body,
                 (answer) => {
                     const whole = new Whole(Number(answer.headers["content-length"]));
-                    answer.on("data", (part: Buffer) => whole.add(part));
+                    // Thrown from here it would end the caller's process.
+                    const guarded = (act: () => void): void => {
+                        try {
+                            act();
+                        } catch (error) {
+                            fail(new Cut(true, error));
+                            request.destroy();
+                        }
+                    };
+                    answer.on("data", (part: Buffer) => guarded(() => whole.add(part)));
                     answer.on("end", () => {
                         if (stop) signal?.removeEventListener("abort", stop);
                         // An answer may come before all of the body was taken; then nobody takes the rest.
                         if (!request.writableEnded) request.destroy();
-                        resolve({
-                            status: answer.statusCode as number,
-                            headers: answer.headers,
-                            body: whole.take(),
-                        });
+                        guarded(() =>
+                            resolve({
+                                status: answer.statusCode as number,
+                                headers: answer.headers,
+                                body: whole.take(),
+                            }),
+                        );
                     });
                     answer.on("error", (error) => fail(new Cut(true, error)));
                 },

@@ -102,6 +102,16 @@ test("an answer that is none of cove's is said to be", async () => {
     await assert.rejects(cove.version(), (error) => code("bad_answer")(error) && error.status === 502);
 });
 
+test("a length that no memory has is no end of the caller's, and is not taken at its word", async () => {
+    for (const length of [2 ** 52, 2 ** 53 - 1]) {
+        expect((response) => {
+            response.writeHead(200, { "Content-Length": String(length), "Content-Type": "application/json" });
+            response.write(Buffer.alloc(20_000_000), () => response.socket.destroy());
+        });
+        await assert.rejects(cove.request("POST", "/v1/x"), code("lost"));
+    }
+});
+
 test("a start that was cut is looked for by the caller's tag, and is not guessed", async () => {
     const process = (id, tag, started) => ({ id, tag, state: "running", started_at: new Date(Date.now() + started).toISOString(), ended_at: null });
     const { processes } = cove.sandbox("c0000000000000000000");
