@@ -23,6 +23,7 @@
 #define API_CURSOR_MAX 1024
 #define AGAIN_MS 30000 /* how long a server that went away is looked for */
 #define AGAIN_PAUSE_MS 200
+#define REFUSED_PAUSE_MS 1000 /* where the server says that it is asked too much */
 #define LIST_PAGES_MAX 10000
 #define LIST_BYTES_MAX \
     (128U << 20) /* of their texts; a server may say for ever that there is more */
@@ -365,10 +366,13 @@ uint64_t api_now_ms(void)
 
 bool api_goes_on(struct client *client, uint64_t heard_ms, const struct error *err)
 {
-    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
+    bool is_refused = strcmp(err->code, "too_many_requests") == 0;
+    unsigned pause_ms = is_refused ? REFUSED_PAUSE_MS : AGAIN_PAUSE_MS;
+    const struct timespec pause = {.tv_sec = pause_ms / 1000,
+                                   .tv_nsec = (long)(pause_ms % 1000) * 1000000};
 
     client_abandon(client);
-    if (!client_may_come_back(err) || api_now_ms() - heard_ms > AGAIN_MS)
+    if (!(is_refused || client_may_come_back(err)) || api_now_ms() - heard_ms > AGAIN_MS)
         return false;
     (void)nanosleep(&pause, NULL);
     return true;
