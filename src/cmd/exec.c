@@ -109,7 +109,8 @@ static const struct option_table table = {
              "comes. Ctrl-C interrupts the command; a second one kills it with all it started.",
     .notes =
         "TIME is seconds, or has ms, s, m, h or d.\n"
-        "If cove exec itself is killed, its command gets SIGHUP after 10 seconds; with --detach it runs on.\n"
+        "If cove exec itself is killed, its command gets SIGHUP after 10 seconds, and with --json it is\n"
+        "killed at once; with --detach it runs on.\n"
         "\n"
         "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if\n"
         "cove itself failed; 126 if the command cannot be executed; 127 if it is not there.",
@@ -368,13 +369,18 @@ static int exec_json(struct exec *exec, const struct doc *body, struct error *er
     char path[API_PATH_MAX];
     const struct client_request request = {
         .method = "POST", .path = path, .json = body, .answer_ms = UINT_MAX};
+    sigset_t ending;
 
+    (void)sigemptyset(&ending);
     if (signals_open(exec, err) < 0)
         return -1;
     client_watch(exec->client, exec->signals, json_signals_take, exec);
     if (api_path(path, exec->sandbox, "/exec", err) < 0 ||
         client_call(exec->client, &request, &answer, err) < 0)
         return refused(exec, err);
+    /* From here on they end us as usual, also where nobody reads what we print. */
+    cmd_signals_add(&ending);
+    (void)sigprocmask(SIG_UNBLOCK, &ending, NULL);
     if (doc_print(answer, err) < 0)
         return api_fail(err);
     return api_process_status(doc_get(answer, "process"));
