@@ -33,9 +33,6 @@ static int take_nothing(void *into, const char *value, struct error *err)
     return 0;
 }
 
-#define EXEC_IT \
-    "cove create makes a sandbox, and cove exec -it NAME -- COMMAND runs a command there on a terminal"
-
 static const struct option_row nothing = {.name = "", .help = "", .take = take_nothing};
 
 /* Whether the word of `length` bytes after its dash or dashes is this name or this letter. */
@@ -307,10 +304,18 @@ bool options_begin(const struct option_table *table, void *into, int argc, char 
 
 bool options_have(const struct option_table *table, const char *name, int argc, char **argv)
 {
-    for (int at = 1; at < argc && option_is_one(argv[at]); at++) {
-        const char *value;
-        const struct option_row *row = option_find(table, argv[at], &value);
+    size_t words = 0;
 
+    for (int at = 1; at < argc && strcmp(argv[at], "--") != 0; at++) {
+        const struct option_row *row;
+        const char *value;
+
+        if (!option_is_one(argv[at])) {
+            if (table->command_follows && words++ == table->words)
+                break;
+            continue;
+        }
+        row = option_find(table, argv[at], &value);
         if (row != NULL && strcmp(row->name, name) == 0)
             return true;
         if (row != NULL && row->argument != NULL && value == NULL)

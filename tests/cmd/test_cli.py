@@ -96,7 +96,7 @@ def test_a_persistent_sandbox_keeps_its_disk(cove):
 def test_commands_start_in_a_mount_at_workspace(cove, tmp_path):
     tmp_path.chmod(0o755)
     good(cove("mount", "add", "starting", tmp_path))
-    good(cove("create", "starting", "--ephemeral", "-v", "starting:/workspace:ro"))
+    good(cove("create", "starting", "--ephemeral", "-v", "starting:/workspace/:ro"))
     assert good(cove("exec", "starting", "--", "pwd")) == "/workspace\n"
     good(cove("create", "elsewhere", "--ephemeral", "-v", "starting:/workspace", "-w", "/tmp"))
     assert good(cove("exec", "elsewhere", "--", "pwd")) == "/tmp\n"
@@ -106,27 +106,30 @@ def test_commands_start_in_a_mount_at_workspace(cove, tmp_path):
 
 def test_variables_come_from_files(cove, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
-    one.write_bytes(b"\xef\xbb\xbf# a comment\r\n\n  A=1 = 2 \r\nB='x'\nPASSED\nNOT_SET_HERE\nC=\nD=file\nE=one\n #F=3\nG=no end")
+    one.write_bytes(b"\xef\xbb\xbf# a comment\r\n\n  A=1 = 2 \r\nB='x'\nPASSED\nNOT_SET_HERE\nC=\nD=file\nE=one\n #F=3\r\nH=a\rb\r\nG=no end")
     two.write_text("E=two\n")
     words = ("-e", "D=option", "--env-file", one, "--env-file", two)
-    expected = ["A=1 = 2 ", "B='x'", "C=", "D=option", "E=two", "G=no end", "PASSED=mine"]
+    expected = ["A=1 = 2 ", "B='x'", "C=", "D=option", "E=two", "G=no end", "H=a\rb", "PASSED=mine"]
     good(cove("create", "variables", "--ephemeral", *words, PASSED="mine"))
-    show = ("sh", "-c", "env | grep '^[A-G]=\\|^PASSED\\|NOT_SET' | sort")
-    assert good(cove("exec", "variables", *show)).splitlines() == expected
+    show = ("sh", "-c", "env | grep '^[A-H]=\\|^PASSED\\|NOT_SET' | sort")
+    assert good(cove("exec", "variables", *show)).rstrip("\n").split("\n") == expected
     good(cove("rm", "variables"))
     good(cove("create", "variables", "--ephemeral"))
-    assert good(cove("exec", "variables", *words, *show, PASSED="mine")).splitlines() == expected
-    assert good(cove("run", *words, *show, PASSED="mine")).splitlines() == expected
+    assert good(cove("exec", "variables", *words, *show, PASSED="mine")).rstrip("\n").split("\n") == expected
+    assert good(cove("run", *words, *show, PASSED="mine")).rstrip("\n").split("\n") == expected
     assert good(cove("shell", "variables", *words, stdin=b"echo $E\n")) == "two\n"
     good(cove("rm", "variables"))
 
 
 @pytest.mark.parametrize("text, says", [
     (b"A=1\n=secret\n", "line 2: the name"), (b"A B=secret\n", "line 1: there is a blank"),
-    (b"A=1\n\nB=secret\0x\n", "line 3: it is no text"), (b"A=secret\n" + b"B=1\n" * 400_000, "more than 1M"), (None, "give a file")])
+    (b"A=1\n\nB=secret\0x\n", "line 3: it is no text"), (b"A=secret\n" + b"B=1\n" * 400_000, "more than 1M"), (None, "give a file"),
+    ("/dev/zero", "more than 1M")])
 def test_a_file_of_variables_that_is_none_is_refused(cove, tmp_path, text, says):
     file = tmp_path / "variables"
-    if text is not None:
+    if isinstance(text, str):
+        file = text
+    elif text is not None:
         file.write_bytes(text)
     for words in (("run", "--env-file", file, "true"), ("exec", "--env-file", file, "x", "true"),
                   ("create", "--env-file", file)):
@@ -159,9 +162,10 @@ def test_the_status_is_that_of_run(cove, box, words, status):
     (("/etc/hostname",), 126, "not_executable"), (("-w", "/none", "true"), 125, "bad_cwd"),
     (("-u", "none", "true"), 125, "user_not_found"), (("-d", "none-such"), 127, "command_not_found"),
     (("-t", "-w", "/none", "true"), 125, "bad_cwd"), (("--no-such-option", "true"), 125, "unknown_option"),
+    (None, 125, "unknown_option"),  # before --json, behind the sandbox
     ((), 125, "bad_value"), (("-i", "cat"), 125, "bad_value")])
 def test_exec_for_programs_prints_one_object_whatever_comes(cove, box, words, status, code):
-    result = cove("exec", "--json", box, *words)
+    result = cove("exec", "--json", box, *words) if words is not None else cove("exec", box, "--bogus", "--json", "true")
     assert result.returncode == status, result
     said = json.loads(result.stdout)
     assert said.get("error", {}).get("code") == code, said
@@ -176,6 +180,14 @@ def test_exec_for_programs_says_so_where_there_is_no_sandbox_or_no_server(cove, 
     assert (result.returncode, json.loads(result.stdout)["error"]["code"]) == (125, "sandbox_not_found")
     result = cove("exec", "--json", "x", "--", "true", COVE_URL=f"unix:{tmp_path}/none")
     assert result.returncode == 125 and json.loads(result.stdout)["error"]["message"], result
+
+
+def test_exec_for_programs_whose_output_nobody_reads_ends_by_a_signal(env, box):
+    with subprocess.Popen([harness.COVE, "exec", "--json", box, "--", "head", "-c", "500000", "/dev/zero"], env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+        assert running.stdout.read(1)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(20) == -signal.SIGTERM
 
 
 def test_exec_for_programs_that_is_interrupted_says_so(cove, env, box):
