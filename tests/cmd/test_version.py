@@ -13,7 +13,7 @@ COMMIT = harness.ROOT / "src" / "cmd" / "commit.py"
 
 
 def said(source, output):
-    subprocess.run([sys.executable, COMMIT, source, "a-machine", output], check=True)
+    subprocess.run([sys.executable, COMMIT, source, "a-machine", output], check=True, env={**os.environ, "TZ": "XYZ-9"})
     return dict(re.findall(r'^#define COVE_(\w+) "(.*)"$', output.read_text(encoding="ascii"), re.M))
 
 
@@ -61,6 +61,12 @@ def test_the_version_of_the_server_is_said_where_one_runs(tmp_path):
         assert version(tcp).splitlines()[-1] == f"server   {there['version']} at {tcp}"
     assert version(url).splitlines()[-1] == "server   none runs"
     assert "server" not in json.loads(version(url, "--json"))
+
+
+def test_a_server_that_cannot_be_asked_is_not_said_to_be_none():
+    said = json.loads(version("ftp://x", "--json"))
+    assert "server" not in said and "COVE_URL" in said["server_error"]
+    assert version("ftp://x").splitlines()[-1] == f"server   {said['server_error']}"
 
 
 def test_a_server_that_does_not_answer_holds_up_no_version(tmp_path):
