@@ -159,7 +159,7 @@ static void restore(struct session *session)
 
 /* From within a call of the client's, which knows of no other way out. */
 static void leave(struct session *session, int status) __attribute__((noreturn));
-static void leave_detached(struct session *session) __attribute__((noreturn));
+static void leave_detached(struct session *session, bool is_heard) __attribute__((noreturn));
 static void leave(struct session *session, int status)
 {
     restore(session);
@@ -220,13 +220,14 @@ static void watch_all(void *arg);
 
 static void say_size(struct session *session);
 
-/* While something is sent (the answer to a ping, too) no more is read: only signals count. */
+/* While something is sent (the answer to a ping, too) no more is read: only signals count, and our patience. */
 static void sends(void *arg, bool begins)
 {
     struct session *session = arg;
 
     if (begins) {
-        client_watch(session->client, session->signals, watch_signals, session);
+        client_watch(session->client, session->is_detaching ? session->news : session->signals,
+                     watch_signals, session);
         return;
     }
     client_watch(session->client, session->news, watch_all, session);
@@ -291,7 +292,7 @@ static void take_signals(struct session *session, bool may_say)
         int number = (int)info.ssi_signo;
 
         if (session->is_detaching && cmd_signal_ends(number))
-            leave_detached(session);
+            leave_detached(session, false);
         if (!may_say && cmd_signal_ends(number))
             leave(session, API_EXIT_SIGNAL + number);
         if (number == SIGCONT)
@@ -309,9 +310,19 @@ static void take_signals(struct session *session, bool may_say)
     }
 }
 
+/* The server that was to say that it heard of our leave has not. */
+static void check_patience(struct session *session)
+{
+    struct pollfd patience = {.fd = session->patience, .events = POLLIN};
+
+    if (poll(&patience, 1, 0) > 0)
+        leave_detached(session, false);
+}
+
 static void watch_signals(void *arg)
 {
     take_signals(arg, false);
+    check_patience(arg);
 }
 
 /* What came of it, on standard output behind what was shown there. */
@@ -333,18 +344,35 @@ static void detach(struct session *session)
     restore(session);
     session->is_detaching = true;
     (void)epoll_ctl(session->news, EPOLL_CTL_DEL, STDIN_FILENO, NULL);
-    say(session, WEBSOCKET_TEXT, DETACHES, strlen(DETACHES));
     session->patience = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
     if (session->patience < 0 || timerfd_settime(session->patience, 0, &patience, NULL) < 0 ||
         epoll_ctl(session->news, EPOLL_CTL_ADD, session->patience, &event) < 0)
-        leave_detached(session);
+        leave_detached(session, false);
+    say(session, WEBSOCKET_TEXT, DETACHES, strlen(DETACHES));
 }
 
-static void leave_detached(struct session *session)
+static void leave_unheard(struct session *session) __attribute__((noreturn));
+static void leave_unheard(struct session *session)
+{
+    struct error err;
+
+    (void)error_set(&err, "no_answer", 0,
+                    "left, but the server did not say that it heard so; cove ps %s shows whether "
+                    "process %s runs on",
+                    session->options->sandbox, session->options->process);
+    if (session->options->json)
+        (void)cmd_json_error(&err);
+    (void)fprintf(stderr, "\r\ncove: %s\n", err.text);
+    leave(session, CMD_FAILED);
+}
+
+static void leave_detached(struct session *session, bool is_heard)
 {
     _cleanup_doc_ struct doc *process = doc_new();
     struct error err;
 
+    if (!is_heard)
+        leave_unheard(session);
     /* Within a call of the client's nothing can be asked; whoever comes back needs no more. */
     if (session->options->json && (doc_set_text(process, "id", session->options->process) < 0 ||
                                    result_print(process, true, &err) < 0))
@@ -397,11 +425,9 @@ static void watch_all(void *arg)
     bool takes_input = session->options->takes_input && !session->input_ended &&
                        !session->is_detaching;
     struct pollfd input = {.fd = takes_input ? STDIN_FILENO : -1, .events = POLLIN};
-    struct pollfd patience = {.fd = session->patience, .events = POLLIN};
 
     take_signals(session, true);
-    if (poll(&patience, 1, 0) > 0)
-        leave_detached(session);
+    check_patience(session);
     if (session->is_connected && poll(&input, 1, 0) > 0)
         take_input(session);
 }
@@ -525,8 +551,8 @@ static int session_run(struct session *session, int *status, struct error *err)
     while (heard == 0)
         heard = hear(session, status, err);
     session->is_connected = false;
-    if (heard < 0 && session->is_detaching)
-        leave_detached(session);
+    if (heard < 0 && session->is_detaching) /* by its closing, or by a connection that was cut */
+        leave_detached(session, !client_may_come_back(err));
     websocket_close(&session->websocket);
     return heard;
 }
