@@ -42,23 +42,33 @@ static int line_take(char *line, const char *path, unsigned number, env_file_set
 static int lines_take(FILE *file, const char *path, env_file_set *set, void *into,
                       struct error *err)
 {
-    _cleanup_free_ char *line = NULL;
-    size_t room = 0, bytes = 0;
-    ssize_t length;
+    _cleanup_free_ char *text = NULL;
+    char *line, *rest;
+    size_t size;
 
-    for (unsigned number = 1; (length = getline(&line, &room, file)) >= 0; number++) {
-        bytes += (size_t)length;
-        if (bytes > BYTES_MAX)
-            return bad_line(path, number, "the file has more than 1M", err);
-        if (strlen(line) != (size_t)length)
-            return bad_line(path, number, "it is no text", err);
-        line[strcspn(line, "\r\n")] = '\0';
-        if (line_take(line, path, number, set, into, err) < 0)
-            return -1;
-    }
+    /* A device may have no end, and no line's either. */
+    text = malloc(BYTES_MAX + 2);
+    if (text == NULL)
+        return option_no_memory(err);
+    size = fread(text, 1, BYTES_MAX + 1, file);
     if (ferror(file))
         return option_bad_value(err, "env-file", path, strerror(errno),
                                 "give a file that can be read");
+    if (size > BYTES_MAX)
+        return option_bad_value(err, "env-file", path, "it has more than 1M",
+                                "give a smaller file");
+    text[size] = '\0';
+    rest = text;
+    for (unsigned number = 1; (line = strsep(&rest, "\n")) != NULL; number++) {
+        size_t length = strlen(line);
+
+        if (rest == NULL ? line + length != text + size : line + length + 1 != rest)
+            return bad_line(path, number, "it is no text", err);
+        if (length > 0 && line[length - 1] == '\r')
+            line[length - 1] = '\0';
+        if (line_take(line, path, number, set, into, err) < 0)
+            return -1;
+    }
     return 0;
 }
 
