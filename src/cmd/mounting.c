@@ -33,13 +33,17 @@ int mounting_spell(const char *value, char **out, struct error *err)
                              *const protects[3] = {"readonly", "ro"};
     _cleanup_free_ char *copy = strdup(value);
     const char *source = NULL, *target = NULL, *found;
-    bool read_only = false;
+    bool read_only = false, has_type = false;
     char *rest = copy, *part;
 
     *out = NULL;
     if (copy == NULL)
         return option_no_memory(err);
-    if (strchr(value, ',') == NULL || key_value(value, types) == NULL) {
+    while (!has_type && (part = strsep(&rest, ",")) != NULL)
+        has_type = key_value(part, types) != NULL;
+    (void)snprintf(copy, strlen(value) + 1, "%s", value);
+    rest = copy;
+    if (strchr(value, ',') == NULL || !has_type) {
         *out = copy;
         copy = NULL;
         return 0;
@@ -58,6 +62,8 @@ int mounting_spell(const char *value, char **out, struct error *err)
     }
     if (source == NULL || target == NULL)
         return bad_key(value, "its source or its target is missing", err);
+    if (strchr(source, ':') != NULL || strchr(target, ':') != NULL)
+        return bad_key(value, "a ':' divides source and target, and can be in neither", err);
     return asprintf(out, "%s:%s%s", source, target, read_only ? ":ro" : "") < 0
                ? option_no_memory(err)
                : 0;
@@ -96,6 +102,8 @@ int mounting_parse(const char *option, const char *value, struct doc **out, stru
 
     if (read_only)
         length -= 3;
+    while (length > name + 2 && value[length - 1] == '/') /* as with cove run */
+        length--;
     if (name > 0 && value[name] == ':' && value[name + 1] == '/' &&
         (memchr(value, '/', name) != NULL || value[0] == '.' || value[0] == '~'))
         return path_refused(option, value, name, err);
