@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,14 +22,20 @@ bool run_is_image(const char *word)
 {
     static const char *const systems[] = {"alpine", "archlinux", "busybox", "centos",
                                           "debian", "fedora",    "ubuntu"};
+    const char *slash = strchr(word, '/');
+    char first[NAME_MAX + 1];
 
     if (word[0] == '/' || word[0] == '.')
         return false;
     for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
         if (strcmp(word, systems[i]) == 0)
             return true;
-    return strpbrk(word, ":@") != NULL ||
-           (word[strcspn(word, "./")] == '.' && strchr(word, '/') != NULL);
+    if (slash != NULL && (size_t)(slash - word) < sizeof(first)) {
+        (void)snprintf(first, sizeof(first), "%.*s", (int)(slash - word), word);
+        if (access(first, F_OK) == 0) /* a path, whose end is missing */
+            return false;
+    }
+    return strpbrk(word, ":@") != NULL || (word[strcspn(word, "./")] == '.' && slash != NULL);
 }
 
 static int image_check(const char *path, struct error *err)

@@ -17,8 +17,8 @@ int run_workspace_parse(const char *value, const char *target, struct box_bind *
 int run_mount_parse(const char *value, struct box_bind *bind, struct error *err);
 void run_bind_free(struct box_bind *bind);
 
-/* Puts a directory before what lies in it, and refuses two mounts at one place. */
 /* Whether a command that is not there is the name of an image: with a tag, of a registry, or of a known system. */
 bool run_is_image(const char *word);
 
+/* Puts a directory before what lies in it, and refuses two mounts at one place. */
 int run_binds_sort(struct box_bind *binds, size_t count, struct error *err);

@@ -95,7 +95,7 @@ def test_a_misspelt_word_is_told_with_what_was_meant(words, meant):
     (("run", "-it", "-v/tmp:/t", "--rm", "-m64m", "--workdir", "/t", "--name", "n", "--", "sh", "-c", "hostname; pwd"),
      ("run", "--tty", "--mount", "/tmp:/t", "--memory", "64M", "--cwd", "/t", "--hostname", "n", "--", "sh", "-c",
       "hostname; pwd")),
-    (("run", "--mount", "type=bind,src=/tmp,dst=/t,readonly", "--init", "--pids-limit", "50", "-q", "--cpus", "1", "-u", "nobody",
+    (("run", "--mount", "src=/tmp,type=bind,dst=/t,readonly", "--init", "--pids-limit", "50", "-q", "--cpus", "1", "-u", "nobody",
       "sh", "-c", "id -u; touch /t/x 2>/dev/null || echo no"),
      ("run", "-v", "/tmp:/t:ro", "--pids", "50", "--cpus=1", "--user=nobody", "sh", "-c", "id -u; touch /t/x 2>/dev/null || echo no")),
     (("run", "-h", "there", "hostname"), ("run", "--hostname", "there", "hostname")),
@@ -135,19 +135,21 @@ def test_words_that_cove_does_not_have_are_answered_with_what_to_do(words, says)
     failed(cove(*words), "cove ", *says)
 
 
-@pytest.mark.parametrize("image", ["debian:12", "ubuntu", "ghcr.io/some/image:1", "ghcr.io/some/image", "python@sha256:00"])
-def test_the_name_of_an_image_is_told_from_a_command(image):
+@pytest.mark.parametrize("image", ["debian:12", "ubuntu", "registry.example/some/image:1", "registry.example/some/image", "python@sha256:00"])
+def test_the_name_of_an_image_is_told_from_a_command(image, tmp_path):
     result = cove("run", image, "bash")
     text = result.stderr.decode()
     assert result.returncode == 127 and text.count("\n") == 1, result
     assert text.startswith(f"cove: {image}: ") and "images by name are planned" in text and "--root DIR" in text
-    for word in ("no-such-program", "./no:such", "/no/such:1", "bin/no.such"):
-        assert b"image" not in cove("run", word).stderr
+    (tmp_path / "my.app").mkdir()
+    for word in ("no-such-program", "my.app/run", "./no:such", "/no/such:1", "bin/no.such"):
+        assert b"image" not in cove("run", word, cwd=tmp_path).stderr
 
 
 @pytest.mark.parametrize("words, says", [
     (("--mount", "type=volume,source=a,target=/b"), "type=bind"), (("--mount", "type=bind,source=/tmp"), "its target"),
-    (("--mount", "type=bind,source=/tmp,target=/b,bind-propagation=shared"), "key"), (("--network", "host"), "none, public")])
+    (("--mount", "type=bind,source=/tmp,target=/b,bind-propagation=shared"), "key"),
+    (("--mount", "type=bind,source=/tmp:/etc,target=/b"), "in neither"), (("--network", "host"), "none, public")])
 def test_values_of_docker_that_cove_does_not_have_are_answered_with_those_that_it_has(words, says):
     failed(cove("run", *words, "true"), says)
     failed(cove("create", *words, "x"), says)

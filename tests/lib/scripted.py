@@ -12,12 +12,12 @@ import harness
 from harness import COVE
 
 
-def cove(*words, limit=30, stdin=b"", env=None):
+def cove(*words, limit=30, stdin=b"", env=None, cwd=None):
     """Runs a command of cove to its end."""
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("COVE_", "XDG_"))}
     return subprocess.run([COVE, *words], capture_output=True, **given(stdin), timeout=limit,
-                          env={**environment, **(env or {})}, check=False)
+                          env={**environment, **(env or {})}, cwd=cwd, check=False)
 
 
 def given(stdin):
