@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define NOBODY_A_SECOND 10 /* of these, of callers who are nobody */
+#define NOBODY_A_SECOND 10 /* lines, of callers who are nobody */
 #define FAILED_A_SECOND 1
 #define KEYS_A_SECOND 1
 #define FULL_A_SECOND 5 /* faults are to have the rest of the log's own bound */

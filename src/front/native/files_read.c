@@ -109,12 +109,18 @@ static enum call_next begin_file(struct download *download, const struct files_i
     const char *known = http_header(request, "If-None-Match");
     bool is_part = download->has_range && item->begin.size != UINT64_MAX;
     char tag[TAG_MAX];
+    bool is_known;
 
     if (is_part && item->begin.size == 0)
         return refuse_range(&download->call, item->entry.size);
-    add_entry(request, &item->entry);
     entry_tag(&item->entry, tag);
-    if (known != NULL && (strcmp(known, "*") == 0 || strstr(known, tag) != NULL)) {
+    is_known = known != NULL && (strcmp(known, "*") == 0 || strstr(known, tag) != NULL);
+    if (!is_known && !streams_may_begin(download->call.job)) {
+        job_fail_kept(download->call.job);
+        return CALL_GONE;
+    }
+    add_entry(request, &item->entry);
+    if (is_known) {
         job_answer_bytes(download->call.job, 304, NULL, "", 0);
         return CALL_GONE;
     }
@@ -143,6 +149,10 @@ static bool begin_tar(struct download *download)
 
     if (!download->call.is_many || download->has_begun)
         return true;
+    if (!streams_may_begin(job)) {
+        job_fail_kept(job);
+        return false;
+    }
     download->has_begun = true;
     account_began(job);
     add_safety(job->request);
