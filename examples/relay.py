@@ -7,7 +7,6 @@ the host that listens on TCP alone (docs/network.md). LISTEN and CONNECT are eac
 """
 import asyncio
 import contextlib
-import pathlib
 import sys
 
 listen, connect = sys.argv[1:]
@@ -33,7 +32,6 @@ async def main():
     if listen.isdigit():
         server = await asyncio.start_server(serve, "127.0.0.1", listen)
     else:
-        pathlib.Path(listen).unlink(missing_ok=True)
         server = await asyncio.start_unix_server(serve, listen)
     print(f"{listen} leads to {connect}", flush=True)
     await server.serve_forever()
