@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -400,7 +401,7 @@ def test_a_command_that_cannot_start_has_the_status_of_run(server, code, status)
 
 def test_a_stream_that_is_cut_goes_on_where_it_was(server):
     streams = [[chunked(out(b"abc"), out(b"E", "stderr"), end=False), CUT], [CUT],
-               problem(503, "draining", "wait"),
+               problem(503, "draining", "wait"), problem(429, "too_many_requests", "wait"),
                chunked(out(b"def", start=3), end(exit_code=3))]
 
     def script(request):
@@ -685,6 +686,19 @@ def test_a_terminal_goes_on_with_the_next_byte(server):
     done = cove("attach", "work", "1", env=server(script).env)
     assert done.returncode == 3 and done.stdout == b"oldabcdef", done
     assert [path.partition("from=")[2] for path in asked] == ["", "53", "55"]
+
+
+def test_a_detach_of_which_the_server_has_not_heard_is_no_success(server):
+    made = server(lambda request: [UPGRADE, said(type="attached", **{"from": 0}, rows=1, columns=1), frame(2, b"ready")])
+    ours, its = pty.openpty()
+    with subprocess.Popen([COVE, "attach", "work", "1"], env={**os.environ, **made.env}, stdin=its, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as attach:
+        assert attach.stdout.read(5) == b"ready"
+        os.write(ours, b"\x10\x11")
+        said_of_it = attach.communicate(timeout=20)[1]
+    os.close(ours)
+    os.close(its)
+    assert attach.returncode == 125 and b"cove ps work shows whether" in said_of_it and b"detached;" not in said_of_it
 
 
 def test_a_server_without_terminals_says_why(server):
