@@ -515,7 +515,8 @@ static void warn(struct box *box, const struct making *making)
     box->warnings_count++;
 }
 
-/* Whoever may not enter the network by the pid of an init that nobody may look into can by what the child says. */
+/* Whoever may not enter the network by the pid of an init that nobody may look into can by what the child says. The fd
+ * stays open, for a loop may have it. */
 int box_settling(struct box *box)
 {
     int fds[PROTO_FDS_MAX];
@@ -530,9 +531,12 @@ int box_settling(struct box *box)
             proto_fds_close(fds);
         }
     }
-    if (box->settling >= 0 && (n == 0 || errno != EAGAIN))
-        fd_close(&box->settling);
-    return box->settling;
+    return n == 0 || (n < 0 && errno != EAGAIN) ? -1 : box->settling;
+}
+
+void box_settled(struct box *box)
+{
+    fd_close(&box->settling);
 }
 
 int box_network(struct box *box)
@@ -565,7 +569,7 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
     box->settling = fd_take(&making->network);
     if (!spec->apart) {
         (void)box_settling(box); /* it is said by now, or it never is: see clone_child() */
-        fd_close(&box->settling);
+        box_settled(box);
     }
     /* The child has written into our plan what it found, unless it has one of its own. */
     box->is_stale = making->plan.is_stale;

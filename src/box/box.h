@@ -181,6 +181,8 @@ int box_network(struct box *box);
 /* Of a box that is set up apart: an fd that polls readable when there is news, and -1 when the set-up is over. Takes the
  * news, and does not wait. */
 int box_settling(struct box *box);
+/* Closes that fd. */
+void box_settled(struct box *box);
 
 /* Its ids, of a cold one. */
 const struct ids *box_ids(const struct box *box);

@@ -20,7 +20,9 @@
 #define GROWTH (FILES_BOX_MAX / 2)
 #define PAUSE_NS 1000000000U
 
-#define SAY_EACH 1000 /* fds that were compared, so that it is seen to go on */
+#define SAY_EACH 1000 /* fds or threads, so that it is seen to go on */
+/* Of as many fds nobody asks which are the same files: it would take too long. */
+#define FDS_MAX (16UL * FILES_BOX_MAX)
 
 struct file {
     int thread, fd;
@@ -162,6 +164,8 @@ static void tables_find(struct counter *counter, int process)
     while (tasks != NULL && (entry = readdir(tasks)) != NULL) { // NOLINT(concurrency-mt-unsafe)
         int thread = (int)strtol(entry->d_name, NULL, 10);
 
+        if (++counter->unsaid >= SAY_EACH)
+            say(counter, 0);
         if (thread > 0 && processes_seen_add(&counter->tables, 0, thread))
             counter->found.count += fds_of(counter->proc, thread);
     }
@@ -194,7 +198,7 @@ static void box_count(void *arg, const struct counted_box *box, const int *pids,
     say(counter, 0);
     for (size_t i = 0; i < count; i++)
         tables_find(counter, pids[i]);
-    if (is_spent(counter))
+    if (is_spent(counter) && counter->found.count <= FDS_MAX)
         files_compare(counter);
     say(counter, counter->found.count);
 }

@@ -32,6 +32,6 @@ bool files_have_grown(struct files_watch *watch, uint64_t now, uint64_t now_ns);
  * the growth is not theirs. */
 void files_counted(struct files_watch *watch, bool all, bool ended, uint64_t now_ns);
 
-/* Counts the boxes, beginning with `first`, and writes a counted_found to `out` for each, and now and then. It counts no further than one
- * more than FILES_BOX_MAX. To be called in a process of its own: a box decides how long it takes. */
+/* Counts the boxes, beginning with `first`, and writes a counted_found to `out` for each, and now and then. It counts no
+ * further than one more than FILES_BOX_MAX; of a box with 16 times as many fds, each counts. To be called in a process of its own: a box decides how long it takes. */
 void files_count(const struct counted_box *boxes, size_t count, size_t first, int out);

@@ -145,7 +145,7 @@ void doctor_check_files(struct doctor_check *check, const struct doctor_host *ho
 {
     *check = (struct doctor_check){
         .name = words[DOCTOR_FILES].name, .title = words[DOCTOR_FILES].title, .state = DOCTOR_YES};
-    if (host->open_files < 0 || host->open_files >= FILES_BOXES * FILES_BOX_MAX)
+    if (host->open_files < 0 || host->open_files >= (long)FILES_BOXES * FILES_BOX_MAX)
         return;
     check->state = DOCTOR_LESS;
     (void)snprintf(check->found, sizeof(check->found), "a few boxes can have all of the host's");

@@ -77,24 +77,25 @@ static int root_choose(const struct keeper *keeper, const struct keeper_make *ma
 static int mounts_choose(struct keeper *keeper, const struct keeper_make *make,
                          struct recipe *recipe, struct error *err)
 {
-    const struct root_taken *taken = mounts_taken(keeper, make);
-
     for (size_t i = 0; i < make->mounts_count; i++) {
         const struct keeper_mount *asked = &make->mounts[i];
         const struct name *mount = names_find(&keeper->names, KEEPER_MOUNT, asked->name,
                                               make->tenant);
+        const struct root_taken *taken;
 
         if (mount == NULL)
             return error_set(err, "unknown_mount", 0,
                              "there is no mount \"%s\": the operator registers one with cove mount "
                              "add",
                              asked->name);
+        if (mounts_taken(keeper, make, i, mount->generation, &taken, err) < 0)
+            return -1;
         path_of(mount->fd, recipe->paths[i]);
         recipe->binds[i] = (struct box_bind){
             .source = recipe->paths[i],
             .target = asked->target,
             .read_only = asked->read_only != 0 || mount->read_only,
-            .taken = taken != NULL ? &taken[i] : NULL,
+            .taken = taken,
         };
     }
     recipe->spec.binds = recipe->binds;

@@ -336,8 +336,11 @@ static int disk_look(const struct keeper *keeper, struct statvfs *disk)
     memcpy(path, keeper->places.data_path, sizeof(path));
     if (path[0] == '\0')
         return -1;
-    while ((failed = statvfs(path, disk)) < 0 && errno == ENOENT && strcmp(path, "/") != 0)
-        memcpy(path, dirname(path), strlen(dirname(path)) + 1);
+    while ((failed = statvfs(path, disk)) < 0 && errno == ENOENT && strcmp(path, "/") != 0) {
+        const char *above = dirname(path); /* cuts it, or is a text elsewhere */
+
+        memmove(path, above, strlen(above) + 1);
+    }
     return failed;
 }
 

@@ -55,8 +55,8 @@ static bool is_keeper(pid_t pid)
            strcmp(name, "cove-keeper\n") == 0;
 }
 
-/* With a connection to it. */
-static int find(struct keeper *keeper, pid_t *pid, int *connection, struct error *err)
+/* With a connection to it. The configuration fills in what the command line does not say. */
+static int find_configured(struct keeper *keeper, pid_t *pid, int *connection, struct error *err)
 {
     struct places *places = &keeper->places;
     struct ucred peer = {0};
@@ -91,6 +91,16 @@ static int find(struct keeper *keeper, pid_t *pid, int *connection, struct error
                          (int)peer.pid, places->keeper_path);
     *pid = peer.pid;
     return 0;
+}
+
+/* The texts of a configuration end when it is read anew, so nothing of it stays in the options. */
+static int find(struct keeper *keeper, pid_t *pid, int *connection, struct error *err)
+{
+    const struct options given = keeper->options;
+    int found = find_configured(keeper, pid, connection, err);
+
+    keeper->options = given;
+    return found;
 }
 
 int find_server(struct keeper *keeper, pid_t *pid, struct error *err)

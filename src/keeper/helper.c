@@ -26,13 +26,16 @@ void helper_keep(const int *fds, size_t count)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int above[HELPER_FDS_MAX];
 
+    if (null < 0)
+        _exit(1);
     for (size_t i = 0; i < count; i++) {
         above[i] = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD_CLOEXEC, HELPER_FD + HELPER_FDS_MAX);
         if (fds[i] >= 0 && above[i] < 0)
             _exit(1);
     }
     for (int i = 0; i < HELPER_FD; i++)
-        (void)dup2(null, i);
+        if (dup2(null, i) < 0)
+            _exit(1);
     for (size_t i = 0; i < count; i++) {
         int at = HELPER_FD + (int)i;
 

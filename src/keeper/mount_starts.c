@@ -25,6 +25,8 @@ struct mount_start {
     /* Those that are open, in order. */
     struct root_taken taken[KEEPER_MOUNTS_MAX];
     size_t count;
+    /* Generations of the names that led to them. */
+    uint64_t generations[KEEPER_MOUNTS_MAX];
 };
 
 /* The process says this of one mount after the other, with its fd; or what is wrong. */
@@ -98,8 +100,15 @@ static void hear(struct mount_change *change, struct error *err)
 
 static void say_hangs(const struct mount_start *start, struct error *err)
 {
-    const struct keeper_mount *mount = &start->make.mounts[start->count];
+    const struct keeper_mount *mount;
 
+    if (start->count >= start->make.mounts_count) {
+        (void)error_set(err, "capacity", 0,
+                        "the process that mounts does not end within %d s; ask again later",
+                        MOUNTS_CHANGE_S);
+        return;
+    }
+    mount = &start->make.mounts[start->count];
     (void)error_set(err, "capacity", 0,
                     "cannot mount %s at %s within %d s: its file system on the host does not "
                     "answer; mend it there, or unmount it, and ask again",
@@ -145,17 +154,40 @@ static void opening_ended(struct source *source, uint32_t events)
     refuse(change, &err);
 }
 
+static struct mount_change *find(struct keeper *keeper, uint32_t asked)
+{
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++)
+        if (keeper->mounts.table[i].start != NULL && keeper->mounts.table[i].asked == asked)
+            return &keeper->mounts.table[i];
+    return NULL;
+}
+
+static void note_generations(const struct keeper *keeper, struct mount_start *start)
+{
+    for (size_t i = 0; i < start->make.mounts_count; i++) {
+        const struct name *name = names_find(&keeper->names, KEEPER_MOUNT,
+                                             start->make.mounts[i].name, start->make.tenant);
+
+        start->generations[i] = name != NULL ? name->generation : 0;
+    }
+}
+
 int mounts_start(struct keeper *keeper, const struct keeper_make *make, struct error *err)
 {
-    struct mount_change *change = mounts_place(keeper, 0, make->tenant, err);
+    struct mount_change *change;
     int begun;
 
+    /* An engine that was taken over could else have the mounts of one request with the rights of another. */
+    if (make->head.id == 0 || find(keeper, make->head.id) != NULL)
+        return error_set(err, "bad_request", 0, "another request has this number");
+    change = mounts_place(keeper, 0, make->tenant, err);
     if (change == NULL)
         return -1;
     change->start = calloc(1, sizeof(*change->start));
     if (change->start == NULL)
         return error_set(err, "capacity", ENOMEM, "there is no memory for mounts");
     change->start->make = *make;
+    note_generations(keeper, change->start);
     change->is_start = true;
     change->asked = make->head.id;
     /* Where the host's mounts are not ours to rule, the set-up takes them. */
@@ -173,19 +205,20 @@ int mounts_start(struct keeper *keeper, const struct keeper_make *make, struct e
 
 /* ---- what was opened ---- */
 
-static struct mount_change *find(struct keeper *keeper, uint32_t asked)
+int mounts_taken(struct keeper *keeper, const struct keeper_make *make, size_t at,
+                 uint64_t generation, const struct root_taken **taken, struct error *err)
 {
-    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++)
-        if (keeper->mounts.table[i].start != NULL && keeper->mounts.table[i].asked == asked)
-            return &keeper->mounts.table[i];
-    return NULL;
-}
+    const struct mount_change *change = find(keeper, make->head.id);
 
-const struct root_taken *mounts_taken(struct keeper *keeper, const struct keeper_make *make)
-{
-    const struct mount_change *change = make->mounts_count > 0 ? find(keeper, make->head.id) : NULL;
-
-    return change != NULL && change->start->count > 0 ? change->start->taken : NULL;
+    *taken = NULL;
+    if (change == NULL || change->start->count == 0)
+        return 0;
+    if (change->start->generations[at] != generation)
+        return error_set(err, "unknown_mount", 0,
+                         "the mount \"%s\" was registered anew meanwhile; ask again",
+                         make->mounts[at].name);
+    *taken = &change->start->taken[at];
+    return 0;
 }
 
 /* ---- the set-up ---- */
@@ -196,6 +229,7 @@ static void is_up(struct mount_change *change, struct boxed *boxed)
     uint32_t asked = change->asked;
 
     mounts_box_ends(boxed);
+    box_settled(boxed->box);
     request_made(change->keeper, asked, boxed);
 }
 

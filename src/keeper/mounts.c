@@ -94,9 +94,11 @@ static bool hear(struct mount_change *change, struct error *err)
             said.err.code[sizeof(said.err.code) - 1] = said.err.text[sizeof(said.err.text) - 1] =
                 '\0';
             *err = said.err;
+            proto_fds_close(fds);
             return true;
         }
         change->mount_id = said.mount_id;
+        proto_fds_close(fds);
     }
     return false;
 }
@@ -209,7 +211,7 @@ struct mount_change *mounts_place(struct keeper *keeper, uint64_t box, const cha
                                   struct error *err)
 {
     struct mount_change *place = NULL;
-    size_t count = 0, hanging = 0;
+    size_t count = 0, hanging = 0, under_way = 0;
 
     for (size_t i = 0; i < MOUNTS_ALL_MAX; i++) {
         struct mount_change *change = &keeper->mounts.table[i];
@@ -219,7 +221,10 @@ struct mount_change *mounts_place(struct keeper *keeper, uint64_t box, const cha
             continue;
         }
         count += !hangs(change);
-        hanging += hangs(change) && strcmp(change->tenant, tenant) == 0;
+        if (strcmp(change->tenant, tenant) == 0) {
+            hanging += hangs(change);
+            under_way++;
+        }
         if (box == 0 || change->box != box)
             continue;
         if (hangs(change))
@@ -230,11 +235,12 @@ struct mount_change *mounts_place(struct keeper *keeper, uint64_t box, const cha
                 "another mount of this box is being changed; ask again when that has ended");
         return NULL;
     }
-    if (hanging >= MOUNTS_HANGING_MAX) {
+    /* Those that are under way may come to hang, too. */
+    if (hanging > 0 && under_way >= MOUNTS_HANGING_MAX) {
         (void)error_set(err, "capacity", 0,
                         "%zu mounts of this tenant wait for file systems of the host that do not "
-                        "answer, and it may have no more of them; mend these there, and ask again",
-                        hanging);
+                        "answer, and it may have %d at once; mend these there, and ask again",
+                        hanging, MOUNTS_HANGING_MAX);
         return NULL;
     }
     if (place != NULL && count < MOUNTS_CHANGING_MAX) {

@@ -65,8 +65,10 @@ int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keepe
 /* Begins to open the mounts of a box that a checked request asks for: 0, and request_open() goes on; -1. */
 int mounts_start(struct keeper *keeper, const struct keeper_make *make, struct error *err);
 
-/* Opened for this request, one for each of its mounts; NULL: nothing. */
-const struct root_taken *mounts_taken(struct keeper *keeper, const struct keeper_make *make);
+/* Finds what was opened for this mount of the request, by the name of this generation; NULL: nothing was. -1 where another
+ * name was meant then. */
+int mounts_taken(struct keeper *keeper, const struct keeper_make *make, size_t at,
+                 uint64_t generation, const struct root_taken **taken, struct error *err);
 
 /* The box of this request is made, and its set-up begins: the request is answered when that is over. NULL: it could not be
  * made. */

@@ -189,8 +189,8 @@ void names_found(struct keeper *keeper, uint64_t generation, const struct name_f
 {
     struct name *entry = entry_of(&keeper->names, generation);
     char *path = entry != NULL && entry->is_configured ? strdup(found->path) : NULL;
+    struct stat st = {0};
     struct error why;
-    struct stat st;
 
     if (entry == NULL || entry->is_there || accept(entry, found, *fd, &st, &why) < 0) {
         if (entry != NULL && !entry->is_there)
@@ -359,7 +359,7 @@ static void entry_set(struct names *names, struct name *entry, const struct name
                    request->tenants[0] != '\0' ? request->tenants : TENANCY_USUAL);
     entry->read_only = request->read_only != 0;
     entry->generation = ++names->generations;
-    entry->is_there = entry->fd >= 0;
+    entry->is_there = entry->fd >= 0 && st != NULL;
     if (!entry->is_there)
         return;
     entry->device = st->st_dev;
@@ -487,4 +487,5 @@ void names_configure_again(struct keeper *keeper)
             keep_generation(&names->table[i], &before[j]);
     for (size_t i = 0; i < count; i++)
         entry_drop(&before[i]);
+    name_finds_forget(keeper);
 }

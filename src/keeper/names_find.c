@@ -230,6 +230,23 @@ int name_find_given(struct keeper *keeper, int given, struct name_found *found, 
     return fd;
 }
 
+/* A file system that does not answer would else have one more of them at each reload. */
+void name_finds_forget(struct keeper *keeper)
+{
+    const struct names *names = &keeper->names;
+
+    for (size_t i = 0; i < NAMES_FINDS_MAX; i++) {
+        const struct name_find *find = &names->finds[i];
+        bool is_wanted = find->generation == 0;
+
+        for (size_t j = 0; j < names->table_used; j++)
+            is_wanted |= names->table[j].kind != 0 &&
+                         names->table[j].generation == find->generation;
+        if (find->pid > 0 && !is_wanted)
+            (void)kill(find->pid, SIGKILL);
+    }
+}
+
 void name_finds_resume(struct keeper *keeper)
 {
     for (size_t i = 0; i < NAMES_FINDS_MAX; i++) {

@@ -50,3 +50,6 @@ int name_find_given(struct keeper *keeper, int given, struct name_found *found, 
 
 /* After they were taken over: those that hang still. */
 void name_finds_resume(struct keeper *keeper);
+
+/* Ends those whose name is not there any more. */
+void name_finds_forget(struct keeper *keeper);

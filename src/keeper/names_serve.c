@@ -1,7 +1,7 @@
 /* keeper.sock: clients that register roots and mounts, or want a reload. See names.h.
  *
  * A client says one thing and hears one answer. It is root or the keeper's own user, and still may not
- * hold us up: nothing here waits. */
+ * hold us up: what it registers is waited for, NAMES_FIND_MS at most, and nothing else is. */
 #include "base/clock.h"
 #include "base/fd.h"
 #include "box/proto.h"

@@ -246,7 +246,9 @@ def test_a_server_is_stopped_and_waited_for(place, tmp_path_factory):
     with serving.Serve(tmp_path_factory.mktemp("serve")) as server:
         with server.client() as client:
             assert client.post("/v1/sandboxes", {"disk_kind": "ephemeral"}).status == 201
-        result = cove(place, "serve", "--stop", "--socket", server.socket)
+        # Its place is in the file, which is read each time that the server is asked for.
+        config = configure(place, f"[serve]\nsocket = {server.socket}\ndata = {place}/data\n")
+        result = cove(place, "serve", "--stop", "--config", config)
         assert server.process.poll() == 0, "it has ended before that is said"
         assert (result.returncode, result.stdout, result.stderr) == (
             0, f"process {server.process.pid} has ended, with its sandboxes\n", "")
