@@ -358,6 +358,8 @@ def test_what_clients_of_streams_do_not_read_is_their_tenants(two_tenants):
         assert memory_of(serve) - before < 30
         refused = full.get(f"{process}/follow")
         assert refused.refusal == (429, "too_many_requests") and "of the tenant keep" in refused.json["detail"], refused
+        content = full.get(f"{process.split('/processes')[0]}/files", query={"path": "/etc/hostname"})
+        assert content.refusal == (429, "too_many_requests") and "Accept-Ranges" not in content.headers, content
         theirs = start(late, make(late), "seq 100000; exec sleep 1000")
         assert follow(stack, serve, late.key, theirs) == 200
         assert printed(full, process.split("/processes")[0], "echo on") == "on\n", "all else goes on"
