@@ -26,24 +26,35 @@ static const char *key_value(const char *part, const char *const names[3])
     return NULL;
 }
 
+static const char *const types[3] = {"type"};
+
+static bool has_type(const char *value)
+{
+    const char *part = value;
+
+    while (key_value(part, types) == NULL) {
+        part = strchr(part, ',');
+        if (part == NULL)
+            return false;
+        part++;
+    }
+    return true;
+}
+
 int mounting_spell(const char *value, char **out, struct error *err)
 {
-    static const char *const sources[3] = {"source", "src"}, *const types[3] = {"type"},
+    static const char *const sources[3] = {"source", "src"},
                              *const targets[3] = {"target", "destination", "dst"},
                              *const protects[3] = {"readonly", "ro"};
     _cleanup_free_ char *copy = strdup(value);
     const char *source = NULL, *target = NULL, *found;
-    bool read_only = false, has_type = false;
+    bool read_only = false;
     char *rest = copy, *part;
 
     *out = NULL;
     if (copy == NULL)
         return option_no_memory(err);
-    while (!has_type && (part = strsep(&rest, ",")) != NULL)
-        has_type = key_value(part, types) != NULL;
-    (void)snprintf(copy, strlen(value) + 1, "%s", value);
-    rest = copy;
-    if (strchr(value, ',') == NULL || !has_type) {
+    if (strchr(value, ',') == NULL || !has_type(value)) {
         *out = copy;
         copy = NULL;
         return 0;
