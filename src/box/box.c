@@ -515,8 +515,8 @@ static void warn(struct box *box, const struct making *making)
     box->warnings_count++;
 }
 
-/* Whoever may not enter the network by the pid of an init that nobody may look into can by what the child says. The fd
- * stays open, for a loop may have it. */
+/* The child says which network it has, for a keeper that may not look into its init cannot enter it by a pid. The fd stays
+ * open, for a loop may have it. */
 int box_settling(struct box *box)
 {
     int fds[PROTO_FDS_MAX];

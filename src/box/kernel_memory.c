@@ -69,25 +69,10 @@ uint64_t kernel_memory_read(void)
     return kernel_memory_of(meminfo, zoneinfo, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-bool kernel_memory_has_grown(struct kernel_memory *memory, uint64_t now, size_t boxes,
-                             uint64_t now_ns)
+bool kernel_memory_has_grown(struct growth *memory, uint64_t now, size_t boxes, uint64_t now_ns)
 {
     uint64_t pause = now >= memory->begun + KERNEL_MEMORY_GROWTH / 2 ? PAUSE_NS : LONG_PAUSE_NS;
 
-    if (now == 0)
-        return false;
-    if (memory->least == 0 || now < memory->least)
-        memory->least = now;
-    if (now - memory->least < KERNEL_MEMORY_GROWTH + boxes * KERNEL_MEMORY_BOX ||
-        (memory->counted_ns != 0 && now_ns - memory->counted_ns < pause))
-        return false;
-    memory->begun = now;
-    return true;
-}
-
-void kernel_memory_counted(struct kernel_memory *memory, bool all, bool ended, uint64_t now_ns)
-{
-    memory->counted_ns = ended ? 0 : now_ns;
-    if (all && !ended)
-        memory->least = memory->begun;
+    return growth_is_due(memory, now, KERNEL_MEMORY_GROWTH + boxes * KERNEL_MEMORY_BOX, pause,
+                         now_ns);
 }

@@ -5,19 +5,14 @@
  * can be a gigabyte. */
 #pragma once
 
-#include <stdbool.h>
+#include "box/growth.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 /* It may grow so much, and a little for each box, before boxes are counted. */
 #define KERNEL_MEMORY_GROWTH (128ULL << 20)
 #define KERNEL_MEMORY_BOX (512ULL << 10)
-
-struct kernel_memory {
-    uint64_t least; /* since the last count of all boxes; 0: none yet */
-    uint64_t begun,
-        counted_ns; /* the last count: how much there was then, when it ended (0: no pause after it) */
-};
 
 /* The rest by these texts, of pages that are so large; 0 where they do not tell. */
 uint64_t kernel_memory_of(const char *meminfo, const char *zoneinfo, size_t page);
@@ -26,9 +21,4 @@ uint64_t kernel_memory_of(const char *meminfo, const char *zoneinfo, size_t page
 uint64_t kernel_memory_read(void);
 
 /* Tells whether boxes are to be counted, for so much remains `now`. */
-bool kernel_memory_has_grown(struct kernel_memory *memory, uint64_t now, size_t boxes,
-                             uint64_t now_ns);
-
-/* A count has ended. After one that ended a box, the next one need not wait. After one of all boxes that ended
- * none, the growth is not theirs, and what there was when it began is the new least. */
-void kernel_memory_counted(struct kernel_memory *memory, bool all, bool ended, uint64_t now_ns);
+bool kernel_memory_has_grown(struct growth *memory, uint64_t now, size_t boxes, uint64_t now_ns);

@@ -7,6 +7,7 @@
  * through a unix socket, is not: no box is ended for a number of which nobody can say whose it is. */
 #pragma once
 
+#include "box/growth.h"
 #include "box/processes.h"
 
 #include <stdbool.h>
@@ -15,22 +16,11 @@
 
 #define FILES_BOX_MAX 65536
 
-struct files_watch {
-    /* Open files of the host since the last count of all boxes: the fewest; 0: none yet. */
-    uint64_t least;
-    /* The last count: how many there were then, when it ended (0: no pause after it). */
-    uint64_t begun, counted_ns;
-};
-
 /* Returns how many the host has, or 0. */
 uint64_t files_read(void);
 
 /* Tells whether boxes are to be counted, for there are so many `now`. */
-bool files_have_grown(struct files_watch *watch, uint64_t now, uint64_t now_ns);
-
-/* A count has ended. After one that ended a box, the next one need not wait. After one of all boxes that ended none,
- * the growth is not theirs. */
-void files_counted(struct files_watch *watch, bool all, bool ended, uint64_t now_ns);
+bool files_have_grown(struct growth *files, uint64_t now, uint64_t now_ns);
 
 /* Counts the boxes, beginning with `first`, and writes a counted_found to `out` for each, and now and then. It counts no
  * further than one more than FILES_BOX_MAX; of a box with 16 times as many fds, each counts. To be called in a process of its own: a box decides how long it takes. */

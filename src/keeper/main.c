@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/set_clock.h"
 #include "box/cgroup.h"
+#include "box/kernel_memory.h"
 #include "box/sys.h"
 #include "keeper/check.h"
 #include "keeper/find.h"

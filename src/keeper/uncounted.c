@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "box/kernel_memory.h"
 #include "box/sys.h"
 #include "keeper/helper.h"
 #include "keeper/keeper.h"
@@ -159,10 +160,9 @@ static void count_end(struct keeper *keeper, bool all)
             "its sockets held more of the kernel's memory than a box may, which no limit counts");
     if (uncounted->what == COUNTED_LOCKS)
         locks_counted(&uncounted->watch, now_ns, is_ending(keeper));
-    else if (uncounted->what == COUNTED_FILES)
-        files_counted(&uncounted->files, all, is_ending(keeper), now_ns);
     else
-        kernel_memory_counted(&uncounted->memory, all, is_ending(keeper), now_ns);
+        growth_counted(uncounted->what == COUNTED_FILES ? &uncounted->files : &uncounted->memory,
+                       all, is_ending(keeper), now_ns);
 }
 
 /* ---- counting ---- */

@@ -3,7 +3,7 @@
  * still: then it is killed, and nobody waits for its end. */
 #pragma once
 
-#include "box/kernel_memory.h"
+#include "box/growth.h"
 #include "box/locks.h"
 #include "box/open_files.h"
 #include "box/socket_count.h"
@@ -24,8 +24,7 @@ struct uncounted_counter {
 
 struct uncounted {
     struct locks_watch watch;
-    struct kernel_memory memory;
-    struct files_watch files;
+    struct growth memory, files;
     enum counted_what what; /* of the last count */
     uint64_t next_ns;       /* look */
     struct uncounted_counter counters[UNCOUNTED_COUNTERS];

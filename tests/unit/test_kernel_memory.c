@@ -38,7 +38,7 @@ static void check_texts(void)
 
 static void check_growth(void)
 {
-    struct kernel_memory memory = {0};
+    struct growth memory = {0};
     const uint64_t most = KERNEL_MEMORY_GROWTH + 10 * KERNEL_MEMORY_BOX;
 
     CHECK(!kernel_memory_has_grown(&memory, 0, 10, SECOND), "nobody tells");
@@ -52,21 +52,21 @@ static void check_growth(void)
 
 static void check_pauses(void)
 {
-    struct kernel_memory memory = {0};
+    struct growth memory = {0};
     const uint64_t much = 1000 * MIB;
 
     (void)kernel_memory_has_grown(&memory, 100 * MIB, 0, SECOND);
     CHECK(kernel_memory_has_grown(&memory, much, 0, SECOND), "due");
-    kernel_memory_counted(&memory, true, true, 2 * SECOND);
+    growth_counted(&memory, true, true, 2 * SECOND);
     CHECK(kernel_memory_has_grown(&memory, much, 0, 2 * SECOND), "again when a box was ended");
-    kernel_memory_counted(&memory, false, false, 3 * SECOND);
+    growth_counted(&memory, false, false, 3 * SECOND);
     CHECK(!kernel_memory_has_grown(&memory, much, 0, 13 * SECOND - 1), "a pause");
     CHECK(!kernel_memory_has_grown(&memory, 2 * much, 0, 4 * SECOND - 1), "a short one");
     CHECK(kernel_memory_has_grown(&memory, 2 * much, 0, 4 * SECOND), "when it grows");
-    kernel_memory_counted(&memory, false, false, 4 * SECOND);
+    growth_counted(&memory, false, false, 4 * SECOND);
     CHECK(kernel_memory_has_grown(&memory, 2 * much, 0, 14 * SECOND),
           "again when not all were counted");
-    kernel_memory_counted(&memory, true, false, 14 * SECOND);
+    growth_counted(&memory, true, false, 14 * SECOND);
     CHECK(!kernel_memory_has_grown(&memory, 2 * much, 0, 99 * SECOND), "it was not the boxes");
     CHECK(kernel_memory_has_grown(&memory, 2 * much + KERNEL_MEMORY_GROWTH, 0, 99 * SECOND),
           "until it has grown again");
