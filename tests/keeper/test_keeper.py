@@ -181,6 +181,26 @@ def test_a_long_end_holds_up_nobody(keeper, tmp_path):
         os.close(control)
 
 
+@pytest.mark.wall
+def test_two_boxes_with_mounts_have_two_numbers(keeper, tmp_path):
+    """Mounts that are open are found by that: one may be read, and the other written to."""
+    for name, read_only in ((b"read", 1), (b"written", 0)):
+        (tmp_path / name.decode()).mkdir()
+        assert keeper.give(tmp_path / name.decode(), name, read_only=read_only) == ""
+    engine = keeper.greeted()
+    number = engine.next_id()
+    engine.send(b"".join(keepers.make(number, mounts=[(name, b"/mnt/a", 0)]) for name in (b"written", b"read")))
+    said = {}
+    while len(said) < 2:
+        kind, answered, body, fds = engine.receive()
+        if kind in (keepers.MADE, keepers.REFUSED):
+            assert answered == number
+            said[kind] = body
+        for descriptor in fds:
+            os.close(descriptor)
+    assert keepers.error_of(said[keepers.REFUSED])[0] == "bad_request"
+
+
 # ---- owners ------------------------------------------------------------------------------------
 
 def test_claim(keeper):

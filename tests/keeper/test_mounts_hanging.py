@@ -389,3 +389,21 @@ def test_a_reload_does_not_wait_for_it(tmp_path, silent):
         silent.send_signal(signal.SIGUSR2)
         harness.wait_for(lambda: creating(serve, INSIDE)().status == 201, what="the name to lead there")
         assert not finders(serve)
+
+
+@pytest.mark.wall
+@forgetful
+def test_a_name_that_was_registered_anew_meanwhile_gives_no_rights(tmp_path, serve, silent):
+    """The old name led to the open directory, and the new one would say whether it may be written to."""
+    def cove(*words):
+        done = harness.cove("mount", *words, env={**os.environ, "COVE_URL": f"unix:{serve.socket}"})
+        assert done.code == 0, done.err
+    cove("add", "moving", tmp_path / "silent", "--read-only")
+    silent.send_signal(signal.SIGUSR1)
+    with asking(serve, silent, 1, creating(serve, {"name": "moving", "target": "/mnt/moving"})) as answers:
+        assert silent.stdout.readline() == b"asked\n"
+        cove("rm", "moving")
+        cove("add", "moving", tmp_path / "given")
+        silent.send_signal(signal.SIGUSR2)
+        answer = answers[0].result()
+    assert answer.code == "unknown_mount" and "registered anew" in answer.json["detail"], answer.json
