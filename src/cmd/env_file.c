@@ -5,7 +5,7 @@
 #include "cmd/options.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,26 +39,11 @@ static int line_take(char *line, const char *path, unsigned number, env_file_set
     return value == NULL ? 0 : set(into, line, value, err);
 }
 
-static int lines_take(FILE *file, const char *path, env_file_set *set, void *into,
+static int lines_take(char *text, size_t size, const char *path, env_file_set *set, void *into,
                       struct error *err)
 {
-    _cleanup_free_ char *text = NULL;
-    char *line, *rest;
-    size_t size;
+    char *rest = text, *line;
 
-    /* A device may have no end, and no line's either. */
-    text = malloc(BYTES_MAX + 2);
-    if (text == NULL)
-        return option_no_memory(err);
-    size = fread(text, 1, BYTES_MAX + 1, file);
-    if (ferror(file))
-        return option_bad_value(err, "env-file", path, strerror(errno),
-                                "give a file that can be read");
-    if (size > BYTES_MAX)
-        return option_bad_value(err, "env-file", path, "it has more than 1M",
-                                "give a smaller file");
-    text[size] = '\0';
-    rest = text;
     for (unsigned number = 1; (line = strsep(&rest, "\n")) != NULL; number++) {
         size_t length = strlen(line);
 
@@ -74,14 +59,19 @@ static int lines_take(FILE *file, const char *path, env_file_set *set, void *int
 
 int env_file_read(const char *path, env_file_set *set, void *into, struct error *err)
 {
-    FILE *file = fopen(path, "re");
-    int result;
+    _cleanup_free_ char *text = malloc(BYTES_MAX + 1);
+    ssize_t size;
 
-    if (file == NULL)
+    if (text == NULL)
+        return option_no_memory(err);
+    /* A device may have no end. */
+    size = fd_read_file(AT_FDCWD, path, text, BYTES_MAX + 1);
+    if (size < 0 && errno == EFBIG)
+        return option_bad_value(err, "env-file", path, "it has more than 1M",
+                                "give a smaller file");
+    if (size < 0)
         return option_bad_value(err, "env-file", path, strerror(errno),
                                 "give a file that you may read; what a shell's <(...) opens does "
                                 "not reach cove");
-    result = lines_take(file, path, set, into, err);
-    (void)fclose(file);
-    return result;
+    return lines_take(text, (size_t)size, path, set, into, err);
 }

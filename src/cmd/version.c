@@ -99,7 +99,7 @@ static int version_run(const struct cmd *cmd, int argc, char **argv)
     _cleanup_doc_ struct doc *said = NULL;
     char address[WIRE_PATH_MAX + 16];
     struct option_words words;
-    struct error fault, err;
+    struct error fault, err = {0};
     int status;
 
     if (!options_begin(cmd->table, &options, argc, argv, &words, &status))

